@@ -21,6 +21,8 @@ const CLIENTS_MAX: usize = 64;
 const CLIENT_TIME: Duration = Duration::from_secs(10);
 /// Longest line that is read.
 const LINE_BYTES_MAX: usize = 64 << 10;
+/// How long no client is accepted after the system refused one.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How often, and how many times, a start tries a socket that another server still has.
 const ENDING_WAIT: Duration = Duration::from_millis(50);
 const ENDING_WAITS: usize = 60;
@@ -105,7 +107,7 @@ pub fn listen(
     let clients = Arc::new(());
     let shared = Shared { array, monitor, end_reports: end_reports.clone(), clients };
     std::thread::Builder::new().name("control".to_string()).spawn(move || {
-        for mut stream in listener.incoming().flatten() {
+        for mut stream in accepted(listener.incoming()) {
             // This thread has one too.
             if Arc::strong_count(&shared.clients) > CLIENTS_MAX {
                 refuse(&mut stream);
@@ -118,6 +120,19 @@ pub fn listen(
         }
     })?;
     Ok(Control { path: socket.to_path_buf(), inode, end_reports })
+}
+
+/// The clients that connect. Where the system has no descriptor for one, the next try would fail at
+/// once, too.
+fn accepted(
+    incoming: impl Iterator<Item = std::io::Result<UnixStream>>,
+) -> impl Iterator<Item = UnixStream> {
+    incoming.filter_map(|stream| {
+        if stream.is_err() {
+            std::thread::sleep(ACCEPT_PAUSE);
+        }
+        stream.ok()
+    })
 }
 
 fn refuse(stream: &mut UnixStream) {
@@ -190,4 +205,18 @@ pub fn check_client(stream: &mut UnixStream) -> Option<Result<(), Refusal>> {
 /// Sends a line; false if the client has disconnected.
 fn send(stream: &mut UnixStream, line: &Line) -> bool {
     serde_json::to_string(line).is_ok_and(|text| writeln!(stream, "{text}").is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_the_system_refuses_clients_it_is_not_asked_without_pause() {
+        let (stream, _other) = UnixStream::pair().expect("a pair");
+        let refused = || Err(std::io::Error::from_raw_os_error(libc::EMFILE));
+        let begun = Instant::now();
+        assert_eq!(accepted([refused(), Ok(stream), refused()].into_iter()).count(), 1);
+        assert!(begun.elapsed() >= 2 * ACCEPT_PAUSE);
+    }
 }
