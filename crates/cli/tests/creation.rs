@@ -4,7 +4,7 @@
 mod common;
 
 use common::array::{Array, status};
-use common::{fails, succeeds};
+use common::{Emulated, fails, succeeds};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::process::Command;
 
@@ -43,6 +43,29 @@ fn a_create_that_cannot_write_its_configuration_leaves_devices_as_they_were() {
     assert!(error.contains("obstacle"), "{error}");
     let folder = array.path("");
     succeeds(&[&words[..], &["--config-dir", &folder]].concat());
+}
+
+/// Nothing locks a disk that another process serves.
+#[test]
+fn a_disk_that_is_given_twice_is_refused_and_not_written_to() {
+    let array = Array::empty();
+    let (image, socket, folder) = (array.path("image"), array.path("sock"), array.path(""));
+    let listen = format!("unix:{socket}");
+    let words = ["stow-ref", "--size", "16M", "--file", &image, "--nbd", &listen];
+    let _disk = Emulated::start(&words);
+    let (uri, same) =
+        (format!("nbd+unix:///?socket={socket}"), format!("nbd+unix://?socket={socket}"));
+    for (first, second) in [("--disk", "--disk"), ("--disk", "--spare")] {
+        for other in [&uri, &same] {
+            let level = ["create", "tank", "--level", "10", "--config-dir", &folder];
+            let more = format!("{},size=16M", array.path("more"));
+            let disks = ["--disk", &more, first, &uri, second, other];
+            let error = fails(1, &[&level[..], &disks].concat());
+            assert!(error.contains(&format!("{other} is given twice")), "{error}");
+        }
+    }
+    assert!(std::fs::read(&image).expect("read").iter().all(|byte| *byte == 0), "written to");
+    assert!(!std::fs::exists(array.path("tank.toml")).expect("looked"));
 }
 
 #[test]

@@ -49,6 +49,9 @@ pub enum CreateError {
     /// No array can have these sizes.
     #[error(transparent)]
     Geometry(GeometryError),
+    /// A device for two places.
+    #[error("{0} is given twice: give each member, NVS device and spare a device of its own")]
+    Twice(DeviceSpec),
     /// More than two NVS devices.
     #[error("{0} NVS devices: one, or two that mirror each other")]
     Nvs(usize),
@@ -69,6 +72,9 @@ pub fn create(
     if options.nvs.len() > 2 {
         return Err(CreateError::Nvs(options.nvs.len()));
     }
+    if let Some(spec) = given_twice(options) {
+        return Err(CreateError::Twice(spec.clone()));
+    }
     let (mut devices, missing) =
         Devices::open(&options.disks, &options.nvs).map_err(CreateError::Device)?;
     if let Some((_, error)) = missing.into_iter().next() {
@@ -87,6 +93,14 @@ pub fn create(
         all.chain(spares.iter_mut()).for_each(blank);
     }
     result.map(|()| creation)
+}
+
+/// A device that would have two places. Over NBD no lock shows that.
+fn given_twice(options: &CreateOptions) -> Option<&DeviceSpec> {
+    let all = options.disks.iter().chain(&options.nvs).chain(&options.spares);
+    let all: Vec<&DeviceSpec> = all.collect();
+    let twice = |at: &usize| all[..*at].iter().any(|other| other.is_same(all[*at]));
+    (0..all.len()).find(twice).map(|at| all[at])
 }
 
 fn write(

@@ -42,6 +42,22 @@ impl FromStr for DeviceSpec {
     }
 }
 
+impl DeviceSpec {
+    /// Whether the names alone show that both are one device.
+    pub(super) fn is_same(&self, other: &DeviceSpec) -> bool {
+        let export = |text: &str| {
+            let uri: Uri = text.parse().ok()?;
+            Some((uri.address, uri.export))
+        };
+        match (self, other) {
+            (DeviceSpec::Nbd(one), DeviceSpec::Nbd(other)) => {
+                one == other || export(one).is_some_and(|one| export(other) == Some(one))
+            }
+            _ => self == other,
+        }
+    }
+}
+
 impl fmt::Display for DeviceSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
