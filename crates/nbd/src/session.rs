@@ -31,6 +31,15 @@ impl Default for BlockSizes {
     }
 }
 
+impl BlockSizes {
+    /// Bytes of the longest request whose length is a multiple of `unit`, which is a power of two,
+    /// and of the minimum; 0 if not even one unit may be asked for at once.
+    pub fn longest(&self, unit: u32) -> u32 {
+        let unit = unit.max(self.minimum).max(1);
+        self.maximum / unit * unit
+    }
+}
+
 /// Most metadata contexts an export may have.
 pub const CONTEXTS_MAX: usize = 32;
 
@@ -101,5 +110,25 @@ impl Session {
     /// All selected contexts.
     pub fn context_set(&self) -> ContextSet {
         ContextSet::first(self.contexts.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_request_has_complete_units_and_blocks() {
+        for (minimum, maximum, longest) in [
+            (1, 32 << 20, 32 << 20),
+            (1, 10_000, 8192),
+            (512, 4096, 4096),
+            (1, 4095, 0),
+            (8192, 20_000, 16_384),
+            (1, u32::MAX, u32::MAX - 4095),
+        ] {
+            let sizes = BlockSizes { minimum, preferred: 4096, maximum };
+            assert_eq!(sizes.longest(4096), longest, "{minimum} to {maximum}");
+        }
     }
 }

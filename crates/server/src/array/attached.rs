@@ -5,7 +5,7 @@ use super::devices::{Async, Opened};
 use super::inline::Backlog;
 use super::mapped::Mapped;
 use super::reconnect::Tried;
-use super::remote::{Ended, Event, Identity, Keys, OWN, Remote};
+use super::remote::{Ended, Event, Identity, Keys, Remote};
 use crate::Port;
 use destage_block::{Driver, Handle, Io, Outcome};
 use destage_engine::units::Instant;
@@ -17,9 +17,8 @@ use std::sync::atomic::AtomicBool;
 const SOCKET_KEY: u64 = 1 << 63;
 /// From this bit on an operation's key has the turn of its owner.
 pub(super) const TURN_BIT: u32 = 48;
-/// After this many turns the first one comes again. Keys are also cookies of remote members.
-const TURNS: u64 = OWN >> TURN_BIT;
-const _: () = assert!(TURNS > 1 && TURNS << TURN_BIT <= OWN && OWN < SOCKET_KEY);
+/// After this many turns the first one comes again.
+const TURNS: u64 = SOCKET_KEY >> TURN_BIT;
 
 /// The owner of operations on the devices: one at a time.
 pub(super) trait Asks {
@@ -364,13 +363,12 @@ mod tests {
     use destage_nbd::{BlockSizes, Mode, Session, wire};
     use std::os::unix::net::UnixStream;
 
-    /// Keys are the cookies of a remote member's requests.
     #[test]
-    fn no_turn_makes_a_key_one_of_a_socket_or_of_a_remote_members_own_requests() {
+    fn no_turn_makes_a_key_one_of_a_socket() {
         let mut devices = Attached::default();
         for turn in 0..1 << 16 {
             let key = devices.turn << TURN_BIT;
-            assert!(key < OWN, "{turn}: {key:x}");
+            assert!(key < SOCKET_KEY, "{turn}: {key:x}");
             let before = devices.turn;
             devices.next_turn();
             assert_ne!(devices.turn, before);

@@ -3,9 +3,10 @@
 
 use super::mapped::Mapped;
 use destage_client::Client;
-use destage_nbd::Mode;
+use destage_engine::units::PAGE_BYTES;
 use destage_nbd::client::Uri;
 use destage_nbd::request::Command;
+use destage_nbd::{Mode, Session};
 use destage_nvslog::superblock::Uuid;
 use destage_served::{Device, IoError, Media, read_superblock};
 use rustix::fs::{FlockOperation, OFlags};
@@ -90,6 +91,9 @@ pub enum DeviceError {
     /// The disk's server cannot make anything durable.
     #[error("{0}: its server does not offer FLUSH, so nothing there can be made durable")]
     NoFlush(DeviceSpec),
+    /// The disk's server takes at most this many bytes in a request, less than a page.
+    #[error("{0}: its server takes at most {1} bytes per request: have it take 4096 or more")]
+    ShortRequests(DeviceSpec, u32),
     /// An NVS that another machine or process serves.
     #[error("{0}: an NVS device must be on this machine: give a file or a block device")]
     RemoteNvs(DeviceSpec),
@@ -104,6 +108,7 @@ impl DeviceError {
             DeviceError::InUse(_) => "another destage or another program uses it".to_string(),
             DeviceError::Kind(_) => "it is neither a file nor a block device".to_string(),
             DeviceError::NoFlush(_) => "its server does not offer FLUSH".to_string(),
+            DeviceError::ShortRequests(_, most) => short_requests(*most),
             DeviceError::RemoteNvs(_) => "an NVS device must be of this machine".to_string(),
         };
         text.split(" (os error").next().unwrap_or_default().to_string()
@@ -179,6 +184,9 @@ impl Opened {
         if !client.offers_flush() {
             return Err(DeviceError::NoFlush(spec.clone()));
         }
+        if let Some(most) = less_than_a_page(client.session()) {
+            return Err(DeviceError::ShortRequests(spec.clone(), most));
+        }
         Ok(Opened::Remote(Box::new(client)))
     }
 
@@ -235,10 +243,14 @@ impl Opened {
             }
             Opened::Mapped(map, _) => map.read(offset, into),
             Opened::Remote(client) => {
-                let length = into.len() as u32;
-                let command = Command::Read { offset, length, dont_fragment: false };
-                let bytes = client.call(command, &[]).map_err(|_| IoError::GONE)?;
-                into.copy_from_slice(&bytes);
+                let mut offset = offset;
+                for part in into.chunks_mut(request_bytes(client.session())) {
+                    let length = part.len() as u32;
+                    let command = Command::Read { offset, length, dont_fragment: false };
+                    let bytes = client.call(command, &[]).map_err(|_| IoError::GONE)?;
+                    part.copy_from_slice(&bytes);
+                    offset += u64::from(length);
+                }
                 Ok(())
             }
         }
@@ -251,9 +263,14 @@ impl Opened {
             }
             Opened::Mapped(map, _) => map.write(offset, bytes, false),
             Opened::Remote(client) => {
-                let length = bytes.len() as u32;
-                let command = Command::Write { offset, length, fua: false };
-                client.call(command, bytes).map(|_| ()).map_err(|_| IoError::GONE)
+                let mut offset = offset;
+                for part in bytes.chunks(request_bytes(client.session())) {
+                    let length = part.len() as u32;
+                    let command = Command::Write { offset, length, fua: false };
+                    client.call(command, part).map_err(|_| IoError::GONE)?;
+                    offset += u64::from(length);
+                }
+                Ok(())
             }
         }
     }
@@ -352,7 +369,7 @@ pub(crate) enum Async {
     File(OwnedFd),
     Memory(File),
     Mapped(Mapped, File),
-    Remote(OwnedFd, destage_nbd::Session),
+    Remote(OwnedFd, Session),
 }
 
 const TMPFS: i64 = 0x0102_1994;
@@ -363,6 +380,23 @@ const PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);
 fn connect(uri: &str) -> Result<Client, String> {
     let uri: Uri = uri.parse().map_err(|error| format!("{error}"))?;
     Client::connect_within(&uri, Mode::Structured, PATIENCE).map_err(|error| error.to_string())
+}
+
+const PAGE: u32 = PAGE_BYTES as u32;
+
+/// Bytes of the longest request to the server of a disk, in complete pages.
+pub(super) fn request_bytes(session: &Session) -> usize {
+    session.block.longest(PAGE).max(PAGE) as usize
+}
+
+/// The most bytes per request of a server that takes no complete page: its disk cannot be a member.
+pub(super) fn less_than_a_page(session: &Session) -> Option<u32> {
+    (session.block.longest(PAGE) == 0).then_some(session.block.maximum)
+}
+
+/// Why a disk cannot be a member whose server takes at most this many bytes per request.
+pub(super) fn short_requests(most: u32) -> String {
+    format!("its server takes at most {most} bytes per request, and must take 4096")
 }
 
 /// All devices of an array, by their places.
@@ -456,6 +490,32 @@ impl Media for Devices {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::array::tests::Nbd;
+
+    fn opened(nbd: &Nbd) -> Result<Opened, DeviceError> {
+        let spec: DeviceSpec = nbd.uri.parse()?;
+        Opened::new(&spec, false)
+    }
+
+    #[test]
+    fn more_than_a_server_takes_at_once_is_read_and_written_in_parts() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let nbd = Nbd::new(folder.path(), 1 << 20, 10_000);
+        let mut disk = opened(&nbd).expect("opened");
+        let bytes: Vec<u8> = (0..50_000_u32).map(|at| (at / 7) as u8).collect();
+        assert_eq!(disk.write(512, &bytes), Ok(()));
+        let mut read = vec![0; bytes.len()];
+        assert_eq!(disk.read(512, &mut read), Ok(()));
+        assert!(read == bytes);
+    }
+
+    #[test]
+    fn a_server_that_takes_less_than_a_page_at_once_is_refused() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let nbd = Nbd::new(folder.path(), 1 << 20, 2048);
+        let refused = opened(&nbd).err().expect("refused");
+        assert!(matches!(refused, DeviceError::ShortRequests(_, 2048)), "{refused}");
+    }
 
     #[test]
     fn a_flush_reaches_the_file() {

@@ -1,7 +1,7 @@
 //! Reconnects to the server of a remote member, on a thread of its own, and checks that the disk
 //! there is still the same.
 
-use super::devices::{Async, Devices, Opened};
+use super::devices::{Async, Devices, Opened, less_than_a_page, short_requests};
 use super::remote::Identity;
 use destage_client::{Client, ClientError};
 use destage_nbd::client::Uri;
@@ -65,6 +65,9 @@ fn once(identity: &Identity) -> Tried {
     if !client.offers_flush() {
         return Tried::Another("its server does not offer FLUSH".to_string());
     }
+    if let Some(most) = less_than_a_page(client.session()) {
+        return Tried::Another(short_requests(most));
+    }
     let mut alone = Devices::of(vec![Some(Opened::Remote(Box::new(client)))]);
     match read_superblock(&mut alone, Device::Member(0)) {
         Ok(said) if !is_same(&said.superblock, identity) => {
@@ -114,9 +117,8 @@ pub(super) fn begin(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::array::tests::Nbd;
     use crate::array::{CreateOptions, DeviceSpec, create};
-    use crate::backends::{Ram, export};
-    use crate::{FrontEnd, Listen, Server, Settings};
     use destage_engine::array::geometry::Level;
 
     const BYTES: u64 = 8 << 20;
@@ -152,13 +154,8 @@ mod tests {
     #[test]
     fn an_older_copy_or_another_device_is_not_used_again() {
         let folder = tempfile::tempdir().expect("a folder");
-        let socket = folder.path().join("nbd.sock");
-        let uri = format!("nbd+unix:///?socket={}", socket.display());
-        let listen = vec![(FrontEnd::Nbd, Listen::Unix(socket))];
-        let server = Server::bind(Settings::new(export("", "", BYTES), listen)).expect("bound");
-        let remote = server.remote();
-        let served = std::thread::spawn(move || server.run(&mut Ram::default()));
-        let known = member(&uri);
+        let nbd = Nbd::new(folder.path(), BYTES, 64 << 20);
+        let known = member(&nbd.uri);
         assert_eq!(refused(&known), None);
         assert_eq!(refused(&Identity { generation: 0, ..known.clone() }), None);
         let cases = [
@@ -171,7 +168,15 @@ mod tests {
             let why = refused(&other).expect("refused");
             assert!(why.contains(words), "{why}");
         }
-        remote.stop();
-        served.join().expect("ended").expect("served");
+    }
+
+    #[test]
+    fn a_server_that_comes_back_and_takes_less_than_a_page_at_once_is_not_used() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let nbd = Nbd::new(folder.path(), BYTES, 2048);
+        let (uri, array, device) = (nbd.uri.clone(), [1; 16], [2; 16]);
+        let identity = Identity { uri, array, device, bytes: BYTES, generation: 0 };
+        let why = refused(&identity).expect("refused");
+        assert!(why.contains("2048 bytes per request"), "{why}");
     }
 }

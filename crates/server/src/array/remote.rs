@@ -1,9 +1,11 @@
 //! A member that another process serves over NBD, on the data thread: requests go out and
-//! replies come in through the ring. When the connection breaks, operations wait for the next one
+//! replies come in through the ring. An operation longer than the server's longest request is
+//! several requests. When the connection breaks, operations wait for the next one
 //! (`reconnect.rs`); then what the server may have lost is sent again, and then they.
 
+use super::devices::request_bytes;
 use super::kept::Kept;
-use destage_block::{Driver, Handle, Io, Piece};
+use destage_block::{Driver, Handle, Io, Piece, SharedBytes};
 use destage_engine::units::{Duration, Instant};
 use destage_nbd::Session;
 use destage_nbd::client::{Conversation, Reply};
@@ -12,14 +14,22 @@ use destage_nbd::wire;
 use destage_nvslog::superblock::Uuid;
 use destage_served::{Buffer, IoClass, IoError, OpId, OpKind};
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 const INPUT: usize = 256 << 10;
-/// Cookies of requests that are no operation of the volume's: a flush, or a write sent again.
-/// Cookies of operations are less.
-pub(super) const OWN: u64 = 1 << 62;
-const OWN_FLUSH: u64 = OWN | 1 << 61;
+
+/// What a request without a reply is for.
+#[derive(Clone, Copy)]
+enum Purpose {
+    /// The operation of this number, or a part of it.
+    Op(u64),
+    /// A flush that no operation asks for.
+    Flush,
+    /// A write that was kept, or a part of it.
+    Kept,
+}
 
 /// An operation without a result.
 struct Pending {
@@ -29,6 +39,10 @@ struct Pending {
     buffer: Option<Buffer>,
     /// A flush has been sent, when this was the last write that was kept.
     flush: Option<u64>,
+    /// Requests of this connection that it waits for.
+    left: usize,
+    /// The first error of one of them, on any connection.
+    error: Option<IoError>,
 }
 
 /// What a remote member is recognised by.
@@ -86,6 +100,12 @@ pub(crate) struct Remote {
     input: Option<Buffer>,
     /// By number, so in the order in which they were asked for.
     pending: BTreeMap<u64, Pending>,
+    /// The requests of this connection without a reply, by their cookies.
+    asked: BTreeMap<u64, Purpose>,
+    /// The cookie of the last request: they ascend, and none comes again.
+    last_cookie: u64,
+    /// Bytes of the longest request that the server takes.
+    most: usize,
     kept: Kept,
     /// Its own flush is in flight, sent when this was the last write that was kept.
     flush: Option<u64>,
@@ -113,6 +133,9 @@ impl Remote {
             receiving: false,
             input: Some(Buffer::zeroed(INPUT)),
             pending: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            last_cookie: 0,
+            most: request_bytes(session),
             kept: Kept::default(),
             flush: None,
             state: State::Up,
@@ -143,8 +166,8 @@ impl Remote {
             ended.push((id, Err(error)));
             return;
         }
-        let pending = Pending { kind, since: now, buffer: None, flush: None };
-        self.pending.insert(id.0, pending);
+        let (buffer, flush, left, error) = (None, None, 0, None);
+        self.pending.insert(id.0, Pending { kind, since: now, buffer, flush, left, error });
         if matches!(self.state, State::Up) {
             self.ask(id.0, ended);
         }
@@ -152,39 +175,88 @@ impl Remote {
 
     /// Asks for a pending operation.
     fn ask(&mut self, id: u64, ended: &mut Vec<Ended>) {
-        let Some(pending) = self.pending.get_mut(&id) else { return };
-        pending.flush = None;
-        let (command, payload) = match &pending.kind {
-            OpKind::Read { offset, bytes } => {
-                pending.buffer = Some(Buffer::zeroed(*bytes));
-                let (offset, length) = (*offset, *bytes as u32);
-                (Command::Read { offset, length, dont_fragment: false }, None)
-            }
-            OpKind::Write { offset, buffer, durable } => {
-                let (offset, length) = (*offset, buffer.len() as u32);
-                let fua = *durable && self.fua;
-                (Command::Write { offset, length, fua }, Some(buffer.clone()))
-            }
-            OpKind::Flush => {
-                pending.flush = Some(self.kept.last());
-                (Command::Flush, None)
-            }
-        };
-        if self.put(id, command) {
-            self.out.extend(payload.map(Piece::Shared));
-        } else {
-            self.pending.remove(&id);
-            ended.push((OpId(id), Err(IoError::GONE)));
+        let Some(mut pending) = self.pending.remove(&id) else { return };
+        pending.left = 0;
+        // Otherwise a part of it failed before the connection broke, which is its result.
+        if pending.error.is_none() {
+            (pending.left, pending.error) = self.put_operation(id, &mut pending);
+        }
+        match pending.error {
+            Some(error) if pending.left == 0 => ended.push((OpId(id), Err(error))),
+            _ => drop(self.pending.insert(id, pending)),
         }
     }
 
-    fn put(&mut self, cookie: u64, command: Command) -> bool {
-        let request = Request { cookie, command };
+    /// Puts an operation among what is to be sent. Returns its number of requests, and the error if
+    /// the server takes no more.
+    fn put_operation(&mut self, id: u64, pending: &mut Pending) -> (usize, Option<IoError>) {
+        pending.flush = None;
+        match &pending.kind {
+            OpKind::Read { offset, bytes } => {
+                pending.buffer = Some(Buffer::zeroed(*bytes));
+                self.put_read(id, *offset, *bytes)
+            }
+            OpKind::Write { offset, buffer, durable } => {
+                let fua = *durable && self.fua;
+                self.put_write(Purpose::Op(id), *offset, buffer, fua)
+            }
+            OpKind::Flush => {
+                pending.flush = Some(self.kept.last());
+                match self.put(Purpose::Op(id), Command::Flush) {
+                    true => (1, None),
+                    false => (0, Some(IoError::GONE)),
+                }
+            }
+        }
+    }
+
+    fn put_read(&mut self, id: u64, offset: u64, bytes: usize) -> (usize, Option<IoError>) {
+        let mut count = 0;
+        for (offset, range) in parts(offset, bytes, self.most) {
+            let length = range.len() as u32;
+            let command = Command::Read { offset, length, dont_fragment: false };
+            if !self.put(Purpose::Op(id), command) {
+                return (count, Some(IoError::GONE));
+            }
+            count += 1;
+        }
+        (count, None)
+    }
+
+    fn put_write(
+        &mut self,
+        purpose: Purpose,
+        offset: u64,
+        buffer: &SharedBytes,
+        fua: bool,
+    ) -> (usize, Option<IoError>) {
+        let mut count = 0;
+        for (offset, range) in parts(offset, buffer.len(), self.most) {
+            let length = range.len() as u32;
+            if !self.put(purpose, Command::Write { offset, length, fua }) {
+                return (count, Some(IoError::GONE));
+            }
+            count += 1;
+            let all = range.len() == buffer.len();
+            let part = if all { buffer.clone() } else { Buffer::copy_of(&buffer[range]).into() };
+            self.out.push(Piece::Shared(part));
+        }
+        (count, None)
+    }
+
+    /// Puts a request among what is to be sent; false if the server takes no such request.
+    fn put(&mut self, purpose: Purpose, command: Command) -> bool {
+        let request = Request { cookie: self.last_cookie + 1, command };
         if !matches!(self.out.last(), Some(Piece::Bytes(_))) {
             self.out.push(Piece::Bytes(Vec::new()));
         }
         let Some(Piece::Bytes(bytes)) = self.out.last_mut() else { return false };
-        self.conversation.ask(&request, bytes).is_ok()
+        if self.conversation.ask(&request, bytes).is_err() {
+            return false;
+        }
+        self.last_cookie = request.cookie;
+        self.asked.insert(request.cookie, purpose);
+        true
     }
 
     /// Sends what there is and listens for replies.
@@ -195,7 +267,7 @@ impl Remote {
         if matches!(self.state, State::Up)
             && self.flush.is_none()
             && self.kept.wants_flush()
-            && self.put(OWN_FLUSH, Command::Flush)
+            && self.put(Purpose::Flush, Command::Flush)
         {
             self.flush = Some(self.kept.last());
         }
@@ -204,8 +276,7 @@ impl Remote {
             let bytes = core::mem::take(&mut self.out);
             port.submit(keys.send, Io::Send { device: self.handle, bytes });
         }
-        let own = self.flush.is_some() || matches!(self.state, State::Resends { .. });
-        if !self.receiving && (own || !self.pending.is_empty()) {
+        if !self.receiving && !self.asked.is_empty() {
             self.receiving = true;
             let mut buffer = self.input.take().unwrap_or_else(|| Buffer::zeroed(INPUT));
             buffer.set_len(INPUT);
@@ -249,11 +320,12 @@ impl Remote {
                 Reply::NeedMore => break,
                 Reply::Data { cookie, offset, range } => {
                     let bytes = &buffer[at + range.start..at + range.end];
-                    if let Some(Pending {
-                        kind: OpKind::Read { offset: from, .. },
-                        buffer: Some(into),
-                        ..
-                    }) = self.pending.get_mut(&cookie)
+                    if let Some(Purpose::Op(id)) = self.asked.get(&cookie)
+                        && let Some(Pending {
+                            kind: OpKind::Read { offset: from, .. },
+                            buffer: Some(into),
+                            ..
+                        }) = self.pending.get_mut(id)
                     {
                         let to = (offset - *from) as usize;
                         into[to..to + bytes.len()].copy_from_slice(bytes);
@@ -261,10 +333,11 @@ impl Remote {
                 }
                 // The buffer is zeros already.
                 Reply::Hole { .. } | Reply::Extents { .. } | Reply::Error { .. } => {}
-                Reply::Done { cookie, errno } if cookie & OWN != 0 => {
-                    self.own_done(cookie, errno, now, ended);
-                }
-                Reply::Done { cookie, errno } => self.finish(cookie, errno, ended),
+                Reply::Done { cookie, errno } => match self.asked.remove(&cookie) {
+                    Some(Purpose::Op(id)) => self.finish(id, errno, ended),
+                    Some(purpose) => self.own_done(purpose, errno, now, ended),
+                    None => {}
+                },
                 Reply::HangUp(_) => {
                     self.die(Some("its server broke the protocol".to_string()), ended);
                     return;
@@ -275,13 +348,15 @@ impl Remote {
         self.input = Some(buffer);
     }
 
-    /// The reply to an operation.
+    /// The reply to an operation, or to a part of it. It ends with the last one: until then the
+    /// array does not write there again.
     fn finish(&mut self, id: u64, errno: Option<u32>, ended: &mut Vec<Ended>) {
         if errno == Some(wire::NBD_ESHUTDOWN) {
             // Its server ends. The operation is still pending, and is sent to the next one.
             return self.cut(IoError::from_errno(libc::ESHUTDOWN));
         }
-        let Some(mut pending) = self.pending.remove(&id) else { return };
+        let Some(pending) = self.pending.get_mut(&id) else { return };
+        pending.left -= 1;
         if let Some(errno) = errno {
             let mut error = IoError::from_errno(errno as i32);
             let durable = matches!(pending.kind, OpKind::Write { durable: true, .. });
@@ -289,6 +364,13 @@ impl Remote {
                 // The server may have dropped writes: another flush that succeeds proves nothing.
                 error.class = IoClass::Gone;
             }
+            pending.error.get_or_insert(error);
+        }
+        if pending.left > 0 {
+            return;
+        }
+        let Some(mut pending) = self.pending.remove(&id) else { return };
+        if let Some(error) = pending.error {
             ended.push((OpId(id), Err(error)));
             return;
         }
@@ -301,8 +383,8 @@ impl Remote {
                 false => self.kept.durable(*offset, buffer),
             }
             if flush {
-                pending.flush = Some(self.kept.last());
-                if self.put(id, Command::Flush) {
+                (pending.flush, pending.left) = (Some(self.kept.last()), 1);
+                if self.put(Purpose::Op(id), Command::Flush) {
                     self.pending.insert(id, pending);
                 } else {
                     ended.push((OpId(id), Err(IoError::GONE)));
@@ -314,7 +396,13 @@ impl Remote {
     }
 
     /// The reply to a request of its own.
-    fn own_done(&mut self, cookie: u64, errno: Option<u32>, now: Instant, ended: &mut Vec<Ended>) {
+    fn own_done(
+        &mut self,
+        purpose: Purpose,
+        errno: Option<u32>,
+        now: Instant,
+        ended: &mut Vec<Ended>,
+    ) {
         if errno == Some(wire::NBD_ESHUTDOWN) {
             return self.cut(IoError::from_errno(libc::ESHUTDOWN));
         }
@@ -323,7 +411,7 @@ impl Remote {
             self.die(Some(format!("a write or flush that was repeated failed: {error}")), ended);
             return;
         }
-        if cookie == OWN_FLUSH {
+        if matches!(purpose, Purpose::Flush) {
             if let Some(mark) = self.flush.take() {
                 self.kept.flushed(mark);
             }
@@ -429,7 +517,9 @@ impl Remote {
         self.handle = handle;
         self.conversation = Conversation::new(session);
         self.fua = session.has(wire::NBD_FLAG_SEND_FUA);
+        self.most = request_bytes(session);
         self.out.clear();
+        self.asked.clear();
         (self.sending, self.receiving, self.flush) = (false, false, None);
         let again = self.kept.len();
         self.state = State::Resends { since, through: 0, left: 0, again };
@@ -441,16 +531,16 @@ impl Remote {
         let State::Resends { since, through, again, .. } = self.state else { return };
         let batch = self.kept.batch(through);
         if let Some((last, ..)) = batch.last() {
-            let (through, left) = (*last, batch.len());
-            self.state = State::Resends { since, through, left, again };
-            for (number, offset, buffer) in batch {
-                let length = buffer.len() as u32;
-                if !self.put(OWN | number, Command::Write { offset, length, fua: false }) {
+            let (through, mut left) = (*last, 0);
+            for (_, offset, buffer) in batch {
+                let (count, refused) = self.put_write(Purpose::Kept, offset, &buffer, false);
+                if refused.is_some() {
                     let text = "its server takes no such writes any more";
                     return self.die(Some(text.to_string()), ended);
                 }
-                self.out.push(Piece::Shared(buffer));
+                left += count;
             }
+            self.state = State::Resends { since, through, left, again };
             return;
         }
         self.state = State::Up;
@@ -476,6 +566,14 @@ impl Remote {
         let pending = core::mem::take(&mut self.pending);
         ended.extend(pending.into_keys().map(|id| (OpId(id), Err(error))));
     }
+}
+
+/// The requests of at most this many bytes that cover a range: where each begins, and which of the
+/// range's bytes it has.
+fn parts(offset: u64, bytes: usize, most: usize) -> impl Iterator<Item = (u64, Range<usize>)> {
+    let part = move |from: usize| (offset + from as u64, from..bytes.min(from + most));
+    // What has no bytes is one request, too: it must not end without an answer.
+    (0..bytes.max(1)).step_by(most).map(part)
 }
 
 impl Drop for Remote {

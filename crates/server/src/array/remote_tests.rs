@@ -3,7 +3,7 @@
 //! NBD"). To the array it must look like a local disk whose operations sometimes take long.
 
 use super::*;
-use destage_block::{Answer, SharedBytes};
+use destage_block::Answer;
 use destage_nbd::reply::{Encoder, Tag};
 use destage_nbd::request::{Decoder, Step};
 use destage_nbd::{BlockSizes, Mode};
@@ -74,21 +74,22 @@ struct Server {
     cache: Vec<Vec<Number>>,
 }
 
-fn session(fua: bool) -> Session {
-    let fua = if fua { wire::NBD_FLAG_SEND_FUA } else { 0 };
+/// With FUA or without, and with requests as long as some operations, or longer than all.
+fn session(rng: &mut Seeded) -> Session {
+    let fua = if rng.below(2) == 0 { wire::NBD_FLAG_SEND_FUA } else { 0 };
+    let maximum = [BLOCK as u32, 2 * BLOCK as u32, 32 << 20][rng.below(3) as usize];
     Session {
         export: String::new(),
         size: BLOCKS * BLOCK as u64,
         flags: wire::NBD_FLAG_HAS_FLAGS | wire::NBD_FLAG_SEND_FLUSH | fua,
-        block: BlockSizes::default(),
+        block: BlockSizes { maximum, ..BlockSizes::default() },
         mode: Mode::Structured,
         contexts: Vec::new(),
     }
 }
 
 impl Server {
-    fn new(fua: bool) -> Server {
-        let session = session(fua);
+    fn new(session: Session) -> Server {
         Server {
             decoder: Decoder::new(&session),
             session,
@@ -173,6 +174,13 @@ impl Server {
         }
     }
 
+    /// Answers a request with an error.
+    fn fails(&mut self, which: usize, errno: u32) {
+        let (request, _) = self.asked.swap_remove(which);
+        let tag = Tag { cookie: request.cookie, offset: 0 };
+        Encoder::new(self.session.mode).error(&mut self.answers, tag, errno, "");
+    }
+
     /// The connection is gone. `power`: so is what is not durable, but for what was written back.
     fn breaks(&mut self, power: bool, rng: &mut Seeded) {
         while !self.asked.is_empty() {
@@ -234,8 +242,7 @@ struct Run {
 impl Run {
     fn new(seed: u64) -> Run {
         let mut rng = Seeded::new(seed, "remote-member");
-        let fua = rng.below(2) == 0;
-        let server = Server::new(fua);
+        let server = Server::new(session(&mut rng));
         let mut remote = Remote::new(Handle(0), &server.session);
         remote.kept.flush_at = [BLOCK, 8 * BLOCK, 1 << 20][rng.below(3) as usize];
         remote.identify(Identity {
@@ -357,10 +364,7 @@ impl Run {
             118 if may_break => self.breaks(),
             119 if may_break && !self.server.asked.is_empty() => {
                 // The server is about to end, and says so.
-                let (request, _) = self.server.asked.swap_remove(0);
-                let tag = Tag { cookie: request.cookie, offset: 0 };
-                let encoder = Encoder::new(self.server.session.mode);
-                encoder.error(&mut self.server.answers, tag, wire::NBD_ESHUTDOWN, "");
+                self.server.fails(0, wire::NBD_ESHUTDOWN);
             }
             _ => {}
         }
@@ -392,7 +396,7 @@ impl Run {
         self.power_failures += u64::from(power);
         self.wire = Wire::default();
         // Another program may serve it now.
-        self.server.session = session(self.rng.below(2) == 0);
+        self.server.session = session(&mut self.rng);
         self.server.breaks(power, &mut self.rng);
         let mut ended = Vec::new();
         assert!(self.remote.begin_wait(self.now, 1 << 40).is_some(), "it was given up");
@@ -459,18 +463,163 @@ fn zeros(offset: u64) -> OpKind {
 }
 
 impl Run {
-    /// Asks for this, and has the server carry it out and answer.
-    fn carry_out(&mut self, id: u64, kind: OpKind) {
+    /// One whose server takes at most this many blocks in a request.
+    fn with_most(blocks: u32) -> Run {
+        let most = blocks * BLOCK as u32;
+        let takes = |run: &Run| run.server.session.block.maximum == most;
+        let mut run = (1..).map(Run::new).find(takes).expect("a third of them do");
+        run.remote.kept.flush_at = 1 << 20;
+        run
+    }
+
+    /// Asks for this; the server gets it.
+    fn submit(&mut self, id: u64, kind: OpKind) {
         let mut ended = Vec::new();
         self.remote.submit(self.now, OpId(id), kind, &mut ended);
+        assert!(ended.is_empty());
+        self.sends();
+    }
+
+    /// What is to be sent is sent.
+    fn sends(&mut self) {
         self.remote.turn(&mut self.wire, &KEYS);
-        self.server.receives(&self.wire.sends.remove(0));
-        self.remote.sent(Ok(()));
-        self.server.does(0, true);
-        let answer = padded(Buffer::copy_of(&core::mem::take(&mut self.server.answers)));
-        self.remote.received(Ok(()), Some(answer), self.now, &mut ended);
+        for sent in core::mem::take(&mut self.wire.sends) {
+            self.server.receives(&sent);
+            self.remote.sent(Ok(()));
+        }
+    }
+
+    /// What the server answers arrives. Returns what ends.
+    fn hears(&mut self) -> Vec<Ended> {
+        let answers = core::mem::take(&mut self.server.answers);
+        let (answers, mut ended) = (padded(Buffer::copy_of(&answers)), Vec::new());
+        self.remote.received(Ok(()), Some(answers), self.now, &mut ended);
+        ended
+    }
+
+    /// The server carries out a request and answers. Returns what ends.
+    fn answers(&mut self, which: usize) -> Vec<Ended> {
+        self.server.does(which, true);
+        self.hears()
+    }
+
+    /// What the server has to do.
+    fn commands(&self) -> Vec<Command> {
+        self.server.asked.iter().map(|(request, _)| request.command).collect()
+    }
+
+    /// Asks for this, and has the server carry it out and answer.
+    fn carry_out(&mut self, id: u64, kind: OpKind) {
+        self.submit(id, kind);
+        let ended = self.answers(0);
         assert!(matches!(ended[..], [(OpId(own), Ok(_))] if own == id));
     }
+
+    /// The connection breaks. The next server takes at most this many blocks in a request.
+    fn next_server(&mut self, blocks: u32, power: bool) {
+        self.remote.sent(Err(IoError::from_errno(libc::EPIPE)));
+        self.reconnects_to(blocks, power);
+    }
+
+    fn reconnects_to(&mut self, blocks: u32, power: bool) {
+        self.wire = Wire::default();
+        self.server.session.block.maximum = blocks * BLOCK as u32;
+        self.server.breaks(power, &mut self.rng);
+        assert!(self.remote.begin_wait(self.now, 1 << 40).is_some(), "it was given up");
+        let mut ended = Vec::new();
+        self.remote.back(Handle(0), &self.server.session, self.now, &mut ended);
+        assert!(ended.is_empty());
+        self.sends();
+    }
+
+    /// The numbers of blocks that a read returns, whose requests the server carries out in this
+    /// order.
+    fn reads(&mut self, id: u64, first: u64, blocks: usize, order: &[usize]) -> Vec<Number> {
+        let offset = first * BLOCK as u64;
+        self.submit(id, OpKind::Read { offset, bytes: blocks * BLOCK });
+        let mut ended: Vec<Ended> = order.iter().flat_map(|which| self.answers(*which)).collect();
+        let (own, result) = ended.remove(0);
+        assert!(own == OpId(id) && ended.is_empty());
+        let buffer = result.expect("no error").expect("the bytes of a read");
+        buffer.chunks_exact(BLOCK).map(number_in).collect()
+    }
+}
+
+/// A write of these numbers, a block each.
+fn numbered(first: u64, numbers: core::ops::RangeInclusive<Number>) -> OpKind {
+    let bytes: Vec<u8> = numbers.flat_map(block_of).collect();
+    let (offset, buffer) = (first * BLOCK as u64, Buffer::copy_of(&bytes).into());
+    OpKind::Write { offset, buffer, durable: false }
+}
+
+/// Requests to write these blocks: the first, and how many.
+fn writes(parts: &[(u64, u32)]) -> Vec<Command> {
+    let write = |(first, blocks): &(u64, u32)| {
+        let (offset, length) = (first * BLOCK as u64, blocks * BLOCK as u32);
+        Command::Write { offset, length, fua: false }
+    };
+    parts.iter().map(write).collect()
+}
+
+#[test]
+fn what_is_longer_than_the_server_takes_at_once_is_sent_in_parts() {
+    let mut run = Run::with_most(2);
+    run.submit(1, numbered(1, 1..=5));
+    assert_eq!(run.commands(), writes(&[(1, 2), (3, 2), (5, 1)]));
+    // In any order, and the operation ends with the last.
+    assert!(run.answers(2).is_empty());
+    assert!(run.answers(0).is_empty());
+    assert!(matches!(run.answers(0)[..], [(OpId(1), Ok(None))]));
+    assert_eq!(run.reads(2, 1, 5, &[1, 0, 0]), [1, 2, 3, 4, 5]);
+    assert_eq!(run.reads(3, 4, 2, &[0]), [4, 5]);
+    assert_eq!(run.reads(4, 0, 4, &[1, 0]), [0, 1, 2, 3]);
+}
+
+#[test]
+fn an_operation_fails_with_the_first_error_of_its_parts_when_all_are_answered() {
+    let mut run = Run::with_most(1);
+    run.submit(1, numbered(0, 1..=3));
+    for errno in [wire::NBD_EIO, wire::NBD_ENOSPC] {
+        run.server.fails(0, errno);
+        assert!(run.hears().is_empty());
+    }
+    assert!(matches!(run.answers(0)[..], [(OpId(1), Err(IoError::MEDIUM))]));
+    // The connection breaks before all are answered: nothing of it is sent again.
+    run.submit(2, numbered(0, 1..=3));
+    run.server.fails(1, wire::NBD_EIO);
+    assert!(run.hears().is_empty());
+    run.remote.sent(Err(IoError::from_errno(libc::EPIPE)));
+    run.server.breaks(false, &mut run.rng);
+    assert!(run.remote.begin_wait(run.now, 1 << 40).is_some());
+    let mut ended = Vec::new();
+    run.remote.back(Handle(0), &run.server.session, run.now, &mut ended);
+    assert!(matches!(ended[..], [(OpId(2), Err(IoError::MEDIUM))]));
+}
+
+#[test]
+fn a_connection_that_breaks_between_parts_has_all_of_them_sent_again() {
+    let mut run = Run::with_most(1);
+    run.submit(1, numbered(2, 1..=3));
+    assert!(run.answers(0).is_empty());
+    run.next_server(2, false);
+    assert_eq!(run.commands(), writes(&[(2, 2), (4, 1)]));
+    assert!(run.answers(1).is_empty());
+    run.next_server(1, true);
+    assert_eq!(run.commands(), writes(&[(2, 1), (3, 1), (4, 1)]));
+    let ended: Vec<Ended> = [0, 0, 0].into_iter().flat_map(|which| run.answers(which)).collect();
+    assert!(matches!(ended[..], [(OpId(1), Ok(None))]));
+    // And what was answered, but not flushed.
+    run.next_server(2, true);
+    assert_eq!(run.commands(), writes(&[(2, 2), (4, 1)]));
+    assert!(run.answers(0).is_empty());
+    run.next_server(1, true);
+    assert_eq!(run.commands(), writes(&[(2, 1), (3, 1), (4, 1)]));
+    run.remote.take_events();
+    for which in [2, 0, 0] {
+        assert!(run.answers(which).is_empty());
+    }
+    assert!(matches!(run.remote.take_events()[..], [Event::Back { again: 1, .. }]));
+    assert_eq!(run.reads(2, 2, 3, &[0, 1, 0]), [1, 2, 3]);
 }
 
 #[test]
@@ -483,10 +632,8 @@ fn writes_are_flushed_when_many_are_kept() {
         assert!(run.wire.sends.is_empty(), "{id} writes are not many");
     }
     run.carry_out(3, zeros(0));
-    run.remote.turn(&mut run.wire, &KEYS);
-    run.server.receives(&run.wire.sends.remove(0));
-    let asked: Vec<Command> = run.server.asked.iter().map(|(request, _)| request.command).collect();
-    assert_eq!(asked, [Command::Flush]);
+    run.sends();
+    assert_eq!(run.commands(), [Command::Flush]);
 }
 
 #[test]
@@ -520,17 +667,9 @@ fn what_a_member_that_is_given_up_says_does_not_pass() {
 fn no_space(kind: OpKind) -> IoError {
     let has_fua = |run: &Run| run.server.session.flags & wire::NBD_FLAG_SEND_FUA != 0;
     let mut run = (1..).map(Run::new).find(has_fua).expect("half of them have it");
-    let mut ended = Vec::new();
-    run.remote.submit(run.now, OpId(1), kind, &mut ended);
-    run.remote.turn(&mut run.wire, &KEYS);
-    run.server.receives(&run.wire.sends.remove(0));
-    let (request, _) = run.server.asked.remove(0);
-    let encoder = Encoder::new(run.server.session.mode);
-    let tag = Tag { cookie: request.cookie, offset: 0 };
-    encoder.error(&mut run.server.answers, tag, wire::NBD_ENOSPC, "");
-    let answer = padded(Buffer::copy_of(&run.server.answers));
-    run.remote.received(Ok(()), Some(answer), run.now, &mut ended);
-    let (_, result) = ended.remove(0);
+    run.submit(1, kind);
+    run.server.fails(0, wire::NBD_ENOSPC);
+    let (_, result) = run.hears().remove(0);
     result.map(drop).expect_err("no space")
 }
 

@@ -2,17 +2,21 @@
 //! that arrive after the array has changed.
 
 use super::*;
-use crate::{Port, Remote, Server, Settings};
+use crate::backends::Ram;
+use crate::{FrontEnd, Listen, Port, Remote, Server, Settings};
 use alarms::AlarmText;
 use backend::{members, nvs};
 use control::{AskError, Command, Fail, Monitoring, Recording, Stop, ask, ask_to_end, listen};
 use destage_engine::array::geometry::Level;
+use destage_nbd::client::Uri;
+use destage_nbd::{Mode, request};
 use destage_report::live::ArrayStatus;
 use destage_report::state::{ArrayState, DeviceKind, DeviceState};
 use destage_served::{Allow, Found, assemble, open, read_superblock};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
+use std::thread::JoinHandle;
 
 fn spec(path: &str) -> DeviceSpec {
     path.parse().expect("a path")
@@ -121,10 +125,14 @@ impl Client {
 
 /// The devices of a new array.
 pub(super) fn created(config: &ArrayConfig) -> Devices {
+    created_as(Level::Raid5, config)
+}
+
+fn created_as(level: Level, config: &ArrayConfig) -> Devices {
     let specs = |paths: &[String]| paths.iter().map(|path| spec(path)).collect::<Vec<_>>();
     let (disks, nvs) = (specs(&config.disks), specs(&config.nvs));
     let options = CreateOptions {
-        level: Level::Raid5,
+        level,
         disks: disks.clone(),
         nvs: nvs.clone(),
         strip_pages: 4,
@@ -140,14 +148,25 @@ pub(super) fn created(config: &ArrayConfig) -> Devices {
 pub(super) fn with_array(asks: impl FnOnce(&Client) + Send + 'static) {
     let folder = tempfile::tempdir().expect("a folder");
     let config = config(folder.path());
-    let mut devices = created(&config);
+    serve(Level::Raid5, folder, config, asks);
+}
+
+/// The same with an array of this level. It is exported at `tank.sock`.
+fn serve(
+    level: Level,
+    folder: tempfile::TempDir,
+    config: ArrayConfig,
+    asks: impl FnOnce(&Client) + Send + 'static,
+) {
+    let mut devices = created_as(level, &config);
     let places: Vec<_> = devices.places().collect();
     let read = |device| (device, read_superblock(&mut devices, device));
     let found: Vec<Found> = places.into_iter().map(read).collect();
     let assembly = assemble(&found, &Allow::default()).expect("an array");
     let settings = config.settings().expect("settings");
     let volume = open(&mut devices, &assembly, settings).expect("a volume");
-    let settings = Settings::new(export("tank", "", &volume), Vec::new());
+    let exported = vec![(FrontEnd::Nbd, Listen::Unix(folder.path().join("tank.sock")))];
+    let settings = Settings::new(export("tank", "", &volume), exported);
     let server = Server::bind(settings).expect("bound");
     let mut backend = ArrayBackend::new("tank", config, volume, devices);
     let client = Client { array: ArrayHandle::new(server.remote()), folder };
@@ -161,6 +180,64 @@ pub(super) fn with_array(asks: impl FnOnce(&Client) + Send + 'static) {
     });
     server.run(&mut backend).expect("served");
     thread.join().expect("what was asked is as expected");
+}
+
+/// A disk in memory that a server of its own serves over NBD.
+pub(super) struct Nbd {
+    pub(super) uri: String,
+    server: Remote,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Nbd {
+    /// Its server takes at most this many bytes in a request.
+    pub(super) fn new(folder: &Path, bytes: u64, most: u32) -> Nbd {
+        let socket = folder.join("nbd.sock");
+        let uri = format!("nbd+unix:///?socket={}", socket.display());
+        let mut disk = crate::backends::export("", "", bytes);
+        disk.block.preferred = disk.block.preferred.min(most);
+        disk.block.maximum = most;
+        let settings = Settings::new(disk, vec![(FrontEnd::Nbd, Listen::Unix(socket))]);
+        let server = Server::bind(settings).expect("bound");
+        let remote = server.remote();
+        let run = move || server.run(&mut Ram::default()).expect("served");
+        Nbd { uri, server: remote, thread: Some(std::thread::spawn(run)) }
+    }
+}
+
+impl Drop for Nbd {
+    fn drop(&mut self) {
+        self.server.hurry();
+        let ended = self.thread.take().map(JoinHandle::join);
+        assert!(matches!(ended, Some(Ok(()))) || std::thread::panicking());
+    }
+}
+
+#[test]
+fn an_array_reads_and_writes_more_than_a_members_server_takes_at_once() {
+    let disks = tempfile::tempdir().expect("a folder");
+    let nbd = Nbd::new(disks.path(), 16 << 20, 64 << 10);
+    let folder = tempfile::tempdir().expect("a folder");
+    let config =
+        ArrayConfig { disks: vec![nbd.uri.clone()], nvs: Vec::new(), ..config(folder.path()) };
+    serve(Level::Single, folder, config, |client| {
+        let uri = format!("nbd+unix:///?socket={}", client.path("tank.sock"));
+        let uri: Uri = uri.parse().expect("a URI");
+        let mut disk = destage_client::Client::connect(&uri, Mode::Structured).expect("opened");
+        let bytes: Vec<u8> = (0..1_u32 << 20).map(|at| (at / 3) as u8).collect();
+        let (length, fua) = (bytes.len() as u32, true);
+        for offset in [0, 6 << 20] {
+            let write = request::Command::Write { offset, length, fua };
+            disk.call(write, &bytes).expect("written");
+        }
+        let mut all = vec![0_u8; 8 << 20];
+        all[..1 << 20].copy_from_slice(&bytes);
+        all[6 << 20..7 << 20].copy_from_slice(&bytes);
+        let (offset, length) = (512, (8 << 20) - 512);
+        let read = request::Command::Read { offset, length, dont_fragment: false };
+        assert!(disk.call(read, &[]).expect("read") == all[512..]);
+        assert_eq!(client.state_of(DeviceKind::Member, 0), DeviceState::InUse);
+    });
 }
 
 #[test]
