@@ -418,7 +418,7 @@ mod tests {
         let mut remote = Remote::new(port.open(one.into()), &session);
         let (array, device) = ([1; 16], [2; 16]);
         let (uri, bytes) = (String::new(), session.size);
-        remote.identify(Identity { uri, array, device, bytes, generation: 0 });
+        remote.identify(Identity { uri, array, device, bytes, generation: 0, newest: 0 });
         let member = Member { disk: Disk::Remote(Box::new(remote)), attached: 0 };
         let mut devices = Attached { members: vec![member], ..Attached::default() };
         let broken = || outcome(Err(IoError::from_errno(libc::EPIPE)));

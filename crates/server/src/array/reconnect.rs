@@ -84,6 +84,14 @@ fn once(identity: &Identity) -> Tried {
             );
             return Tried::Another(text);
         }
+        Ok(said) if said.superblock.generation > identity.newest => {
+            let text = format!(
+                "another server has used it since, in generation {} after {}: stop one of the two \
+                 servers",
+                said.superblock.generation, identity.newest
+            );
+            return Tried::Another(text);
+        }
         Ok(_) => {}
         Err(error @ (NoSuperblock::Short { .. } | NoSuperblock::LostPagesUnknown)) => {
             return Tried::Another(error.to_string());
@@ -139,7 +147,8 @@ mod tests {
         let (mut devices, _) = Devices::open(&[spec], &[]).expect("opened");
         let said = read_superblock(&mut devices, Device::Member(0)).expect("read").superblock;
         let (array, device, generation) = (said.array, said.device, said.generation);
-        Identity { uri: uri.to_string(), array, device, bytes: BYTES, generation }
+        let (uri, bytes, newest) = (uri.to_string(), BYTES, generation);
+        Identity { uri, array, device, bytes, generation, newest }
     }
 
     /// Why the disk there is refused.
@@ -156,13 +165,19 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let nbd = Nbd::new(folder.path(), BYTES, 64 << 20);
         let known = member(&nbd.uri);
+        let written = known.generation;
         assert_eq!(refused(&known), None);
-        assert_eq!(refused(&Identity { generation: 0, ..known.clone() }), None);
+        // A change was being written when the connection broke: it has arrived, or it has not.
+        for (generation, newest) in [(written - 1, written), (written, written + 1)] {
+            assert_eq!(refused(&Identity { generation, newest, ..known.clone() }), None);
+        }
+        let before = written - 1;
         let cases = [
             (Identity { array: [7; 16], ..known.clone() }, "another device"),
             (Identity { device: [7; 16], ..known.clone() }, "another device"),
             (Identity { bytes: BYTES + 1, ..known.clone() }, "instead of"),
-            (Identity { generation: known.generation + 1, ..known.clone() }, "an older copy"),
+            (Identity { generation: written + 1, ..known.clone() }, "an older copy"),
+            (Identity { generation: before, newest: before, ..known.clone() }, "another server"),
         ];
         for (other, words) in cases {
             let why = refused(&other).expect("refused");
@@ -175,7 +190,8 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let nbd = Nbd::new(folder.path(), BYTES, 2048);
         let (uri, array, device) = (nbd.uri.clone(), [1; 16], [2; 16]);
-        let identity = Identity { uri, array, device, bytes: BYTES, generation: 0 };
+        let (bytes, generation, newest) = (BYTES, 0, 0);
+        let identity = Identity { uri, array, device, bytes, generation, newest };
         let why = refused(&identity).expect("refused");
         assert!(why.contains("2048 bytes per request"), "{why}");
     }

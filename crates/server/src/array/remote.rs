@@ -54,6 +54,9 @@ pub(super) struct Identity {
     pub(super) bytes: u64,
     /// The least generation that its superblock may have: one with less is an older copy.
     pub(super) generation: u64,
+    /// The newest generation that this server may have written to it: one with more has been used
+    /// by another server since.
+    pub(super) newest: u64,
 }
 
 /// The result of an operation.

@@ -251,6 +251,7 @@ impl Run {
             device: [2; 16],
             bytes: server.session.size,
             generation: 1,
+            newest: 1,
         });
         let zeros = || vec![0; BLOCKS as usize];
         Run {

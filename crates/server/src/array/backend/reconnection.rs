@@ -15,7 +15,7 @@ impl ArrayBackend {
         let uri = self.setup.path_of(Device::Member(member)).map(str::to_string);
         if let (Some(uri), Some(device), Some(bytes)) = (uri, device, bytes) {
             let array = self.volume.superblock().array;
-            let identity = Identity { uri, array, device, bytes, generation: 0 };
+            let identity = Identity { uri, array, device, bytes, generation: 0, newest: 0 };
             self.devices.identify(member, identity);
         }
     }
@@ -39,6 +39,9 @@ impl ArrayBackend {
         // A change that is being written may not have reached the member.
         let changing = self.volume.is_changing();
         identity.generation = if changing { superblock.base } else { superblock.generation };
+        // A change that is sent and not answered may have reached it. While another thread has the
+        // devices, it writes generations that the volume does not know.
+        identity.newest = if self.is_offline() { u64::MAX } else { superblock.generation };
         reconnect::begin(identity, ended, move |tried| {
             handle.run_now(move |array, port| array.attempted(port, member, attached, tried))
         })
