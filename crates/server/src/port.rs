@@ -129,6 +129,15 @@ impl Port {
         })
     }
 
+    /// Closes a socket. What is in flight on it ends, though its other end may not.
+    pub(crate) fn close_socket(&mut self, socket: Handle) {
+        if let Some(open) = &self.devices[socket.0] {
+            // It may be disconnected already.
+            let _ = rustix::net::shutdown(&**open, rustix::net::Shutdown::Both);
+        }
+        self.close(socket);
+    }
+
     /// Keeps the buffers of what was sent.
     pub(crate) fn recycle_pieces(&mut self, pieces: Vec<Piece>) {
         for piece in pieces {

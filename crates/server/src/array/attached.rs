@@ -245,11 +245,11 @@ impl Attached {
         let mut lost = Vec::new();
         for (number, member) in (0..).zip(&mut self.members) {
             let Disk::Remote(remote) = &mut member.disk else { continue };
-            remote.expire(now, &mut self.ended);
+            remote.expire(now, limit, &mut self.ended);
             if !remote.is_cut() {
                 continue;
             }
-            port.close(remote.handle());
+            port.close_socket(remote.handle());
             // What is still in flight on the old socket belongs to no operation.
             member.attached += 1;
             let attached = member.attached;
@@ -361,6 +361,7 @@ fn mapped(map: &mut Mapped, kind: OpKind) -> Result<Option<Buffer>, IoError> {
 mod tests {
     use super::*;
     use destage_nbd::{BlockSizes, Mode, Session, wire};
+    use std::io::Read;
     use std::os::unix::net::UnixStream;
 
     #[test]
@@ -403,8 +404,9 @@ mod tests {
         }
         assert_eq!(owner.0, [6]);
     }
-    #[test]
-    fn what_ends_late_on_a_broken_connection_does_not_break_the_next_one() {
+
+    /// A member behind this socket, and what was negotiated.
+    fn remote_at(port: &mut Port, socket: UnixStream) -> (Attached, Session) {
         let session = Session {
             export: String::new(),
             size: 1 << 20,
@@ -413,15 +415,36 @@ mod tests {
             mode: Mode::Structured,
             contexts: Vec::new(),
         };
-        let mut port = Port::new(1 << 20).expect("a ring");
-        let (one, other) = UnixStream::pair().expect("sockets");
-        let mut remote = Remote::new(port.open(one.into()), &session);
+        let mut remote = Remote::new(port.open(socket.into()), &session);
         let (array, device) = ([1; 16], [2; 16]);
         let (uri, bytes) = (String::new(), session.size);
         remote.identify(Identity { uri, array, device, bytes, generation: 0, newest: 0 });
         let member = Member { disk: Disk::Remote(Box::new(remote)), attached: 0 };
-        let mut devices = Attached { members: vec![member], ..Attached::default() };
-        let broken = || outcome(Err(IoError::from_errno(libc::EPIPE)));
+        (Attached { members: vec![member], ..Attached::default() }, session)
+    }
+
+    fn broken() -> Outcome {
+        outcome(Err(IoError::from_errno(libc::EPIPE)))
+    }
+
+    #[test]
+    fn a_broken_connection_ends_though_an_operation_is_in_flight_on_it() {
+        let mut port = Port::new(1 << 20).expect("a ring");
+        let (one, mut other) = UnixStream::pair().expect("sockets");
+        let (mut devices, _) = remote_at(&mut port, one);
+        let (buffer, keys) = (Buffer::zeroed(4096), keys_of(0, 0));
+        port.submit(keys.receive, Io::Receive { device: Handle(0), buffer });
+        devices.done(&mut port, &mut Owner::default(), keys.send, broken());
+        assert_eq!(devices.lost_connections(&mut port, 1 << 40).len(), 1);
+        other.set_read_timeout(Some(std::time::Duration::from_secs(20))).expect("set");
+        assert_eq!(other.read(&mut [0]).expect("an end"), 0);
+    }
+
+    #[test]
+    fn what_ends_late_on_a_broken_connection_does_not_break_the_next_one() {
+        let mut port = Port::new(1 << 20).expect("a ring");
+        let (one, other) = UnixStream::pair().expect("sockets");
+        let (mut devices, session) = remote_at(&mut port, one);
         let old = keys_of(0, 0);
         devices.done(&mut port, &mut Owner::default(), old.send, broken());
         let lost = devices.lost_connections(&mut port, 1 << 40);

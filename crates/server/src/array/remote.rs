@@ -19,6 +19,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 const INPUT: usize = 256 << 10;
+/// How long a server that ends is given to answer what it has, in nanoseconds.
+const DRAIN: u64 = 3_000_000_000;
 
 /// What a request without a reply is for.
 #[derive(Clone, Copy)]
@@ -74,6 +76,12 @@ pub(super) enum Event {
 
 enum State {
     Up,
+    /// The server ends: nothing more is asked, and replies are waited for. `since`: when the
+    /// connection broke before, if this one was not of use yet. `until`: how long, once known.
+    Drains {
+        since: Option<Instant>,
+        until: Option<Instant>,
+    },
     /// The connection broke; nobody has begun to connect again.
     Cut(IoError),
     Waits {
@@ -107,6 +115,8 @@ pub(crate) struct Remote {
     asked: BTreeMap<u64, Purpose>,
     /// The cookie of the last request: they ascend, and none comes again.
     last_cookie: u64,
+    /// The cookie of the last request that was given to the socket.
+    last_sent: u64,
     /// Bytes of the longest request that the server takes.
     most: usize,
     kept: Kept,
@@ -138,6 +148,7 @@ impl Remote {
             pending: BTreeMap::new(),
             asked: BTreeMap::new(),
             last_cookie: 0,
+            last_sent: 0,
             most: request_bytes(session),
             kept: Kept::default(),
             flush: None,
@@ -264,7 +275,7 @@ impl Remote {
 
     /// Sends what there is and listens for replies.
     pub(crate) fn turn(&mut self, port: &mut impl Driver, keys: &Keys) {
-        if !matches!(self.state, State::Up | State::Resends { .. }) {
+        if !matches!(self.state, State::Up | State::Resends { .. } | State::Drains { .. }) {
             return;
         }
         if matches!(self.state, State::Up)
@@ -275,7 +286,7 @@ impl Remote {
             self.flush = Some(self.kept.last());
         }
         if !self.sending && !self.out.is_empty() {
-            self.sending = true;
+            (self.sending, self.last_sent) = (true, self.last_cookie);
             let bytes = core::mem::take(&mut self.out);
             port.submit(keys.send, Io::Send { device: self.handle, bytes });
         }
@@ -336,11 +347,7 @@ impl Remote {
                 }
                 // The buffer is zeros already.
                 Reply::Hole { .. } | Reply::Extents { .. } | Reply::Error { .. } => {}
-                Reply::Done { cookie, errno } => match self.asked.remove(&cookie) {
-                    Some(Purpose::Op(id)) => self.finish(id, errno, ended),
-                    Some(purpose) => self.own_done(purpose, errno, now, ended),
-                    None => {}
-                },
+                Reply::Done { cookie, errno } => self.done(cookie, errno, now, ended),
                 Reply::HangUp(_) => {
                     self.die(Some("its server broke the protocol".to_string()), ended);
                     return;
@@ -351,13 +358,23 @@ impl Remote {
         self.input = Some(buffer);
     }
 
+    /// The end of a reply.
+    fn done(&mut self, cookie: u64, errno: Option<u32>, now: Instant, ended: &mut Vec<Ended>) {
+        let Some(purpose) = self.asked.remove(&cookie) else { return };
+        match purpose {
+            // What was asked is sent to the next server.
+            _ if errno == Some(wire::NBD_ESHUTDOWN) => self.drain(),
+            Purpose::Op(id) => self.finish(id, errno, ended),
+            Purpose::Flush | Purpose::Kept => self.own_done(purpose, errno, now, ended),
+        }
+        if matches!(self.state, State::Drains { .. }) && self.asked.is_empty() {
+            self.cut(IoError::from_errno(libc::ESHUTDOWN));
+        }
+    }
+
     /// The reply to an operation, or to a part of it. It ends with the last one: until then the
     /// array does not write there again.
     fn finish(&mut self, id: u64, errno: Option<u32>, ended: &mut Vec<Ended>) {
-        if errno == Some(wire::NBD_ESHUTDOWN) {
-            // Its server ends. The operation is still pending, and is sent to the next one.
-            return self.cut(IoError::from_errno(libc::ESHUTDOWN));
-        }
         let Some(pending) = self.pending.get_mut(&id) else { return };
         pending.left -= 1;
         if let Some(errno) = errno {
@@ -387,7 +404,8 @@ impl Remote {
             }
             if flush {
                 (pending.flush, pending.left) = (Some(self.kept.last()), 1);
-                if self.put(Purpose::Op(id), Command::Flush) {
+                // Otherwise the next server is asked for the write, and for this.
+                if !matches!(self.state, State::Up) || self.put(Purpose::Op(id), Command::Flush) {
                     self.pending.insert(id, pending);
                 } else {
                     ended.push((OpId(id), Err(IoError::GONE)));
@@ -406,9 +424,6 @@ impl Remote {
         now: Instant,
         ended: &mut Vec<Ended>,
     ) {
-        if errno == Some(wire::NBD_ESHUTDOWN) {
-            return self.cut(IoError::from_errno(libc::ESHUTDOWN));
-        }
         if let Some(errno) = errno {
             let error = IoError::from_errno(errno as i32);
             self.die(Some(format!("a write or flush that was repeated failed: {error}")), ended);
@@ -428,17 +443,33 @@ impl Remote {
         }
     }
 
+    /// The server ends. It still carries out what it has, so its replies are waited for: an older
+    /// write must not come after a newer one of the next connection.
+    fn drain(&mut self) {
+        let since = match self.state {
+            State::Up => None,
+            State::Resends { since, .. } => Some(since),
+            _ => return,
+        };
+        let last_sent = self.last_sent;
+        self.asked.retain(|cookie, _| *cookie <= last_sent);
+        self.out.clear();
+        self.state = State::Drains { since, until: None };
+    }
+
     /// The connection broke.
     fn cut(&mut self, error: IoError) {
-        match self.state {
-            State::Up => {
-                self.away_since = None;
-                self.events.push(Event::Lost(error));
-            }
+        let (since, error) = match self.state {
+            State::Up => (None, error),
             // It had come back, and was not of use yet.
-            State::Resends { since, .. } => self.away_since = Some(since),
+            State::Resends { since, .. } => (Some(since), error),
+            State::Drains { since, .. } => (since, IoError::from_errno(libc::ESHUTDOWN)),
             _ => return,
+        };
+        if since.is_none() {
+            self.events.push(Event::Lost(error));
         }
+        self.away_since = since;
         self.state = State::Cut(error);
     }
 
@@ -474,22 +505,31 @@ impl Remote {
         Some((identity, ended))
     }
 
-    /// When it is given up.
+    /// When [`Remote::expire`] has something to do.
     pub(super) fn deadline(&self) -> Option<Instant> {
         match &self.state {
             State::Waits { until, .. } => Some(*until),
+            State::Drains { until, .. } => *until,
             _ => None,
         }
     }
 
-    /// Gives it up if it has waited too long.
-    pub(super) fn expire(&mut self, now: Instant, ended: &mut Vec<Ended>) {
-        if let State::Waits { since, until, last, .. } = &self.state
-            && now >= *until
-        {
-            let seconds = now.since(*since).0 as f64 / 1e9;
-            let text = format!("its server could not be reached for {seconds:.1} s: {last}");
-            self.die(Some(text), ended);
+    /// Gives it up if it has waited too long for a connection, and a connection if its server ends
+    /// and has not answered for long. `limit`: as in [`Remote::begin_wait`], which has to follow.
+    pub(super) fn expire(&mut self, now: Instant, limit: u64, ended: &mut Vec<Ended>) {
+        match &mut self.state {
+            State::Drains { until, .. } => {
+                let until = *until.get_or_insert(now + Duration(DRAIN.min(limit / 4)));
+                if now >= until {
+                    self.cut(IoError::from_errno(libc::ESHUTDOWN));
+                }
+            }
+            State::Waits { since, until, last, .. } if now >= *until => {
+                let seconds = now.since(*since).0 as f64 / 1e9;
+                let text = format!("its server could not be reached for {seconds:.1} s: {last}");
+                self.die(Some(text), ended);
+            }
+            _ => {}
         }
     }
 
@@ -560,7 +600,7 @@ impl Remote {
                 ended.store(true, Ordering::Relaxed);
                 *last
             }
-            State::Up | State::Resends { .. } => IoError::GONE,
+            State::Up | State::Resends { .. } | State::Drains { .. } => IoError::GONE,
         };
         // What may pass is tried again, for ever: nothing is carried out here any more.
         let error = if error.passes() { IoError { class: IoClass::Gone, ..error } } else { error };

@@ -369,6 +369,8 @@ impl Run {
             }
             _ => {}
         }
+        // A server that ends has less time than some that do not answer.
+        self.remote.expire(self.now, 400, &mut ended);
         self.end(ended);
         if self.remote.is_cut() {
             self.reconnects();
@@ -471,6 +473,12 @@ impl Run {
         let mut run = (1..).map(Run::new).find(takes).expect("a third of them do");
         run.remote.kept.flush_at = 1 << 20;
         run
+    }
+
+    /// One whose server has FUA.
+    fn with_fua() -> Run {
+        let has_fua = |run: &Run| run.server.session.flags & wire::NBD_FLAG_SEND_FUA != 0;
+        (1..).map(Run::new).find(has_fua).expect("half of them have it")
     }
 
     /// Asks for this; the server gets it.
@@ -623,6 +631,49 @@ fn a_connection_that_breaks_between_parts_has_all_of_them_sent_again() {
     assert_eq!(run.reads(2, 2, 3, &[0, 1, 0]), [1, 2, 3]);
 }
 
+/// What it has may be carried out after the next connection has replaced it.
+#[test]
+fn a_server_that_ends_is_asked_nothing_and_left_when_it_has_answered() {
+    let mut run = Run::with_fua();
+    let write = |block: usize| {
+        let (offset, buffer) = ((block * BLOCK) as u64, Buffer::zeroed(BLOCK).into());
+        OpKind::Write { offset, buffer, durable: true }
+    };
+    run.submit(1, write(0));
+    run.submit(2, write(1));
+    run.remote.submit(run.now, OpId(3), write(2), &mut Vec::new());
+    run.server.fails(0, wire::NBD_ESHUTDOWN);
+    assert!(run.hears().is_empty());
+    run.submit(4, write(3));
+    assert_eq!(run.commands().len(), 1, "only the second write is there");
+    assert!(!run.remote.is_cut() && run.remote.take_events().is_empty());
+    assert!(matches!(run.answers(0)[..], [(OpId(2), Ok(None))]));
+    assert!(run.remote.is_cut());
+    run.reconnects_to(1, false);
+    let offsets: Vec<u64> = run.commands().iter().map(Command::offset).collect();
+    assert_eq!(offsets, [0, 2, 3].map(|block| block * BLOCK as u64));
+}
+
+#[test]
+fn a_server_that_ends_without_answers_is_left_after_some_seconds() {
+    for (limit, most) in [(1 << 40, DRAIN), (4_000, 1_000)] {
+        let (mut run, mut ended) = (Run::new(1), Vec::new());
+        run.submit(1, zeros(0));
+        run.submit(2, zeros(BLOCK as u64));
+        run.server.fails(0, wire::NBD_ESHUTDOWN);
+        assert!(run.hears().is_empty());
+        run.remote.expire(run.now, limit, &mut ended);
+        let until = run.now + Duration(most);
+        assert_eq!(run.remote.deadline(), Some(until));
+        run.remote.expire(Instant(until.0 - 1), limit, &mut ended);
+        assert!(!run.remote.is_cut());
+        run.remote.expire(until, limit, &mut ended);
+        assert!(run.remote.is_cut() && ended.is_empty());
+        run.reconnects_to(1, false);
+        assert_eq!(run.commands(), writes(&[(0, 1), (1, 1)]));
+    }
+}
+
 #[test]
 fn writes_are_flushed_when_many_are_kept() {
     let mut run = Run::new(1);
@@ -666,8 +717,7 @@ fn what_a_member_that_is_given_up_says_does_not_pass() {
 
 /// What a server says of no space.
 fn no_space(kind: OpKind) -> IoError {
-    let has_fua = |run: &Run| run.server.session.flags & wire::NBD_FLAG_SEND_FUA != 0;
-    let mut run = (1..).map(Run::new).find(has_fua).expect("half of them have it");
+    let mut run = Run::with_fua();
     run.submit(1, kind);
     run.server.fails(0, wire::NBD_ENOSPC);
     let (_, result) = run.hears().remove(0);
