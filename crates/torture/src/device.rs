@@ -13,6 +13,8 @@ pub const SECTOR: usize = 512;
 const WORD: usize = 8;
 const PAGE: usize = 4096;
 const SECTORS: u64 = (PAGE / SECTOR) as u64;
+/// The sectors of the two anchors.
+const ANCHORS: [u64; 2] = [8, 16];
 
 /// Which unflushed sectors a crash leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -417,8 +419,9 @@ impl Device {
         for (sector, cached) in core::mem::take(&mut self.cache) {
             let versions = cached.len() as u64 + 1;
             let mut bytes: [u8; SECTOR] = self.kept(sector).try_into().expect("a sector");
-            // Most of what is torn is torn in few places.
-            let (mut newest, stays) = (rng.below(versions), 1 + rng.below(64));
+            // Most of what is torn is torn in few places, but anchors, which are short.
+            let most = if ANCHORS.contains(&sector) { 4 } else { 64 };
+            let (mut newest, stays) = (rng.below(versions), 1 + rng.below(most));
             for at in (0..SECTOR).step_by(WORD) {
                 if rng.below(stays) == 0 {
                     newest = rng.below(versions);

@@ -181,7 +181,7 @@ fn power_off(run: &mut Run, rng: &mut Seeded) -> Result<(), String> {
     }
     run.maybe_bring_back();
     run.maybe_mishap();
-    run.maybe_deceive();
+    run.maybe_deceive()?;
     run.maybe_change_settings();
     Ok(())
 }

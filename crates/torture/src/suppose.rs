@@ -10,6 +10,7 @@ use crate::Survivors;
 use destage_engine::array::disks::DiskSet;
 use destage_engine::units::DiskId;
 use destage_nvslog::anchor::Anchor;
+use destage_nvslog::commit::Claim;
 use destage_nvslog::superblock::{DATA_START, Superblock};
 use destage_served::Device;
 use std::collections::BTreeSet;
@@ -21,6 +22,9 @@ const FAILURES_OF_MARKS: u64 = 4;
 
 /// Bytes of an anchor that say something.
 const ANCHOR_BYTES: u64 = 48;
+
+/// Blocks of a ring.
+const RING_BLOCKS: u64 = 64;
 
 /// Sectors that an NVS device cannot read.
 const UNREADABLE: u64 = 8;
@@ -47,6 +51,8 @@ enum Fault {
     /// This NVS device of two cannot read some of what is written on it. After the next start the
     /// other one is missing.
     Unreadable(u16),
+    /// This NVS device of two, which has deceived, is alone after a start that had both.
+    Alone(u16),
     /// The power fails as a start has written ring or slots, which need not be durable. This NVS
     /// device of two is missing at the next.
     Interrupted(u16),
@@ -77,11 +83,12 @@ impl Run {
             return Ok(());
         }
         let often = self.draws.supposed.below(4) == 0;
-        if let Some(newest) = self.newest_of_two_anchors() {
+        let newest = self.newest_of_two_anchors();
+        if let Some(newest) = newest {
             self.suppose(Fault::Anchor(newest))?;
-            if !self.is_copy {
-                self.suppose(Fault::Later)?;
-            }
+        }
+        if (newest.is_some() || self.anchors_differ()) && !self.is_copy {
+            self.suppose(Fault::Later)?;
         }
         if !self.world.nvs_is_memory && self.has_new_anchors() {
             for place in ANCHORS {
@@ -179,6 +186,17 @@ impl Run {
         !self.world.nvs.is_empty() && self.world.nvs.iter().all(intact)
     }
 
+    /// An NVS device of two has deceived: after a start that had both it may be alone.
+    ///
+    /// # Errors
+    /// It does not have everything.
+    pub(super) fn suppose_alone(&mut self, copy: u16) -> Result<(), String> {
+        if !self.case.pressed || !self.uses_both() {
+            return Ok(());
+        }
+        self.suppose(Fault::Alone(copy))
+    }
+
     fn suppose(&mut self, fault: Fault) -> Result<(), String> {
         self.counts.supposed += 1;
         self.copy().survive(&fault).map_err(|why| format!("{fault:?} besides: {why}"))
@@ -191,6 +209,12 @@ impl Run {
         let [first, second] = ANCHORS
             .map(|at| u64::from_le_bytes(disk.kept(at)[16..24].try_into().expect("8 bytes")));
         (first != second).then_some(ANCHORS[usize::from(second > first)])
+    }
+
+    /// Whether one of two NVS devices has an older anchor in some place.
+    fn anchors_differ(&self) -> bool {
+        let [one, other] = &self.world.nvs[..] else { return false };
+        self.uses_both() && ANCHORS.iter().any(|at| one.kept(*at) != other.kept(*at))
     }
 
     /// Members that may be away together, as many as the level tolerates now.
@@ -309,7 +333,8 @@ impl Run {
                 self.mishaps.away.push(Device::Nvs(copy));
                 self.open_either_way()?
             }
-            Fault::Unreadable(copy) => self.survive_alone(copy)?,
+            Fault::Unreadable(copy) => self.survive_unreadable(copy)?,
+            Fault::Alone(copy) => self.survive_alone(copy)?,
             Fault::Interrupted(copy) => self.survive_interrupted(copy)?,
             Fault::Away(ref members) => {
                 for member in members.iter().map(|disk| Device::Member(disk.0)) {
@@ -390,7 +415,7 @@ impl Run {
     }
 
     /// A start repairs what this NVS device lacks: after it, this one alone has everything.
-    fn survive_alone(&mut self, copy: u16) -> Result<End, String> {
+    fn survive_unreadable(&mut self, copy: u16) -> Result<End, String> {
         let disk = self.world.device(Device::Nvs(copy));
         let mut written = disk.written();
         written.retain(|sector| *sector >= DATA_START / SECTOR as u64);
@@ -398,6 +423,27 @@ impl Run {
             let drawn = self.draws.supposed.below(written.len() as u64) as usize;
             self.world.device(Device::Nvs(copy)).spoil(written[drawn]);
         }
+        if let Some(second) = self.second_of_a_long_commit(copy) {
+            self.world.device(Device::Nvs(copy)).spoil(second);
+        }
+        self.survive_alone(copy)
+    }
+
+    /// The first sector of the second block of a commit of several.
+    fn second_of_a_long_commit(&mut self, copy: u16) -> Option<u64> {
+        let block_bytes = self.case.block_bytes;
+        let disk = &self.world.nvs[usize::from(copy)];
+        let first = |block: u64| (DATA_START + block * u64::from(block_bytes)) / SECTOR as u64;
+        let is_long = |block: &u64| {
+            let claim = Claim::read(disk.kept(first(*block)));
+            claim.is_some_and(|claim| claim.own_blocks(block_bytes) > 1)
+        };
+        let long: Vec<u64> = (0..RING_BLOCKS - 1).filter(is_long).collect();
+        let drawn = self.draws.supposed.below(long.len().max(1) as u64) as usize;
+        long.get(drawn).map(|block| first(block + 1))
+    }
+
+    fn survive_alone(&mut self, copy: u16) -> Result<End, String> {
         let end = self.open_either_way()?;
         let both = self.volume.as_ref().is_some_and(|v| v.status().nvs_devices.len() == 2);
         if end == End::Crash || !both || self.volume().is_changing() {
@@ -422,6 +468,9 @@ impl Run {
         if self.load(REQUESTS)? == End::Crash {
             self.crash(Survivors::Random);
             self.maybe_suppose()?;
+            for copy in 0..if self.uses_both() { 2 } else { 0 } {
+                self.suppose(Fault::Missing(copy))?;
+            }
         }
         Ok(())
     }

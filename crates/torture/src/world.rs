@@ -243,6 +243,9 @@ impl World {
     /// in a last life, too.
     fn maybe_hold_commits(&mut self, op: &Op) {
         let anchors = matches!(&op.kind, OpKind::Write { offset, .. } if ANCHORS.contains(offset));
+        if anchors && self.pressed && self.nvs_is_memory {
+            self.maybe_crash_soon(16);
+        }
         let commits = self.flights.iter().any(|flight| is_commit(&flight.op));
         let late = self.crash_at.is_none() && self.late_cuts > 0;
         let may = self.pressed && anchors && commits && (self.crash_at.is_some() || late);
