@@ -13,6 +13,7 @@ impl Run {
     /// Sometimes the next write of a device fails, or its next flush.
     pub(super) fn maybe_error(&mut self) {
         self.maybe_fail_with_an_intent();
+        self.maybe_fail_last_flush();
         if !self.case.mishaps || self.draws.errors.below(150) > 0 {
             return;
         }
@@ -21,6 +22,19 @@ impl Run {
         match which.checked_sub(members) {
             None => self.member_error(which as u16),
             Some(copy) => self.nvs_error(copy as usize),
+        }
+    }
+
+    /// Sometimes a spare fails in the flush that ends its rebuild.
+    fn maybe_fail_last_flush(&mut self) {
+        if !self.case.pressed || self.bad_media {
+            return;
+        }
+        let pages = self.case.geometry.disk_pages;
+        let written = self.rebuilds().into_iter().find(|r| r.progress.done_pages >= pages);
+        let Some(member) = written.map(|rebuild| rebuild.member) else { return };
+        if self.draws.latent.below(16) == 0 {
+            self.world.members[usize::from(member)].flush_fails = Some(IoError::MEDIUM);
         }
     }
 

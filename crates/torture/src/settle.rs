@@ -102,6 +102,18 @@ impl Run {
         self.answered()
     }
 
+    /// Reads the whole volume; several times, if two copies may differ.
+    ///
+    /// # Errors
+    /// A check failed.
+    pub(super) fn read_after_a_start(&mut self) -> Result<End, String> {
+        let may_differ = self.case.geometry.level.is_mirrored() && !self.holes.is_empty();
+        match self.case.pressed && may_differ {
+            true => self.read_several_times(),
+            false => self.read_all(),
+        }
+    }
+
     /// Reads the whole volume until each of two copies was read, mostly: what one of them has shown
     /// must stay so.
     ///

@@ -33,6 +33,7 @@ const UNREADABLE: u64 = 8;
 const SETS_OF_TWO: u32 = 3;
 
 /// Operations and requests of one more life, at most.
+const SOON: u64 = 400;
 const LATER: u64 = 6000;
 const REQUESTS: u64 = 10_000;
 
@@ -352,7 +353,7 @@ impl Run {
             Fault::Record(member) => {
                 self.mishaps.must_start = false;
                 self.lose_record(member);
-                self.open_either_way()?
+                self.survive_one_more_life()?
             }
             Fault::Power(at) => {
                 self.world.crash_at = Some(at);
@@ -441,6 +442,16 @@ impl Run {
         let long: Vec<u64> = (0..RING_BLOCKS - 1).filter(is_long).collect();
         let drawn = self.draws.supposed.below(long.len().max(1) as u64) as usize;
         long.get(drawn).map(|block| first(block + 1))
+    }
+
+    /// One more life with a load, in which nothing else fails, and the start after it.
+    fn survive_one_more_life(&mut self) -> Result<End, String> {
+        self.case.faults = false;
+        if self.open_either_way()? == End::Done && !self.rebuilds().is_empty() {
+            self.world.crash_at = Some(self.world.operations + self.draws.supposed.below(SOON));
+            self.load(REQUESTS)?;
+        }
+        self.start_again(Some(Survivors::Random))
     }
 
     fn survive_alone(&mut self, copy: u16) -> Result<End, String> {
