@@ -129,13 +129,6 @@ impl Run {
         if self.case.pressed && !twins.is_empty() {
             made = twins;
         }
-        // Often the newest of those that a later one says are durable, perhaps the last one.
-        let headers = disk.written_durably().iter().filter_map(|write| Claim::read(&write.new));
-        let durable = headers.map(|claim| claim.header.durable_through).max();
-        let last = made.iter().find(|write| sequence(&write.new) == durable).cloned();
-        if !mirrored && rng.below(4) == 0 {
-            made = last.map_or(made, |last| vec![last]);
-        }
         // Often what the start wrote: the devices differ then in whole epochs.
         let of = if rng.below(4) == 0 { made.len().min(FIRST) } else { made.len() };
         let write = made.get(rng.below(of.max(1) as u64) as usize)?.clone();
@@ -168,6 +161,19 @@ fn is_twin(write: &Durable) -> bool {
 /// The sequence of a commit.
 fn sequence(bytes: &[u8]) -> Option<u64> {
     Claim::read(bytes).map(|claim| claim.header.sequence)
+}
+
+/// The newest commit that a later one says is durable.
+pub(super) fn last_confirmed(disk: &Disk) -> Option<Arc<Durable>> {
+    let written = disk.written_durably();
+    let headers = written.iter().filter_map(|write| Claim::read(&write.new));
+    let durable = headers.map(|claim| claim.header.durable_through).max()?;
+    let there = |write: &Durable| {
+        let mut now = vec![0; write.new.len()];
+        disk.read(write.offset, &mut now).is_ok() && now == write.new
+    };
+    let mut confirmed = written.iter().filter(|write| sequence(&write.new) == Some(durable));
+    confirmed.find(|write| there(write)).cloned()
 }
 
 /// What was written by commits that no later commit confirms: bytes of the device.

@@ -2,6 +2,7 @@
 //! promises to survive. It must start, and have everything. The run itself continues as if nothing
 //! had been tried.
 
+use super::deceits::last_confirmed;
 use super::device::{Device as Disk, SECTOR};
 use super::mishaps::ANCHORS;
 use super::run::{End, Run};
@@ -54,6 +55,8 @@ enum Fault {
     Unreadable(u16),
     /// This NVS device of two, which has deceived, is alone after a start that had both.
     Alone(u16),
+    /// The only NVS device has not written the newest commit that a later one says is durable.
+    LostCommit,
     /// The power fails as a start has written ring or slots, which need not be durable. This NVS
     /// device of two is missing at the next.
     Interrupted(u16),
@@ -109,6 +112,11 @@ impl Run {
             self.suppose(Fault::Unreadable(which))?;
             self.suppose(Fault::Interrupted(0))?;
             self.suppose(Fault::Interrupted(1))?;
+        }
+        let one = self.world.nvs.len() == 1 && !self.world.nvs_is_memory;
+        let has_lost = |disk: &Disk| !disk.was_full && last_confirmed(disk).is_some();
+        if often && one && self.world.nvs.iter().any(has_lost) {
+            self.suppose(Fault::LostCommit)?;
         }
         if let Some(halves) = self.halves() {
             self.suppose_apart(&halves)?;
@@ -336,6 +344,16 @@ impl Run {
             }
             Fault::Unreadable(copy) => self.survive_unreadable(copy)?,
             Fault::Alone(copy) => self.survive_alone(copy)?,
+            Fault::LostCommit => {
+                let lost = last_confirmed(&self.world.nvs[0]).expect("there is one");
+                self.world.nvs[0].put(lost.offset, &lost.old);
+                self.mishaps.must_start = false;
+                match self.open_either_way() {
+                    // If it starts it has everything.
+                    Err(_) => return Ok(()),
+                    Ok(end) => end,
+                }
+            }
             Fault::Interrupted(copy) => self.survive_interrupted(copy)?,
             Fault::Away(ref members) => {
                 for member in members.iter().map(|disk| Device::Member(disk.0)) {

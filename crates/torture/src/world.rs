@@ -244,7 +244,7 @@ impl World {
     fn maybe_hold_commits(&mut self, op: &Op) {
         let anchors = matches!(&op.kind, OpKind::Write { offset, .. } if ANCHORS.contains(offset));
         if anchors && self.pressed && self.nvs_is_memory {
-            self.maybe_crash_soon(16);
+            self.maybe_crash_in_an_anchor();
         }
         let commits = self.flights.iter().any(|flight| is_commit(&flight.op));
         let late = self.crash_at.is_none() && self.late_cuts > 0;
@@ -259,6 +259,16 @@ impl World {
         self.late_cuts -= u32::from(late);
         for flight in self.flights.iter_mut().filter(|flight| is_commit(&flight.op)) {
             flight.slow_until = soon;
+        }
+    }
+
+    /// Sometimes the power fails as an anchor is written, before much else is done.
+    fn maybe_crash_in_an_anchor(&mut self) {
+        let lasts = self.lasts();
+        let Some(rng) = self.hasty.as_mut().filter(|_| !lasts) else { return };
+        if rng.below(8) == 0 {
+            let soon = self.operations + rng.below(3);
+            self.crash_at = self.crash_at.map(|at| at.min(soon));
         }
     }
 
