@@ -499,7 +499,11 @@ impl Run {
             let Pending { request, held, .. } = &pending;
             return Err(format!("{request:?} was refused: {refusal}; the NVS had {held:?}"));
         }
-        let Pending { request, writes, asked, .. } = pending;
+        let Pending { request, writes, asked, one_commit, .. } = pending;
+        if good && request.fua && !one_commit && self.case.pressed {
+            // All of its commits must be durable.
+            self.world.maybe_crash_at_once(4);
+        }
         for (id, range) in &writes {
             self.model.written(*id, range, good, request.fua);
         }

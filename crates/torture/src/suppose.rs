@@ -356,6 +356,12 @@ impl Run {
             }
             Fault::Interrupted(copy) => self.survive_interrupted(copy)?,
             Fault::Away(ref members) => {
+                if self.draws.supposed.below(2) == 0 {
+                    // What the start redoes of destages is interrupted, too.
+                    let operations = self.after_a_start()?.world.operations.max(1);
+                    let at = self.draws.supposed.below(operations);
+                    self.interrupt_a_start(at)?;
+                }
                 for member in members.iter().map(|disk| Device::Member(disk.0)) {
                     self.world.device(member).gone = true;
                     self.mishaps.away.push(member);

@@ -244,7 +244,7 @@ impl World {
     fn maybe_hold_commits(&mut self, op: &Op) {
         let anchors = matches!(&op.kind, OpKind::Write { offset, .. } if ANCHORS.contains(offset));
         if anchors && self.pressed && self.nvs_is_memory {
-            self.maybe_crash_in_an_anchor();
+            self.maybe_crash_at_once(8);
         }
         let commits = self.flights.iter().any(|flight| is_commit(&flight.op));
         let late = self.crash_at.is_none() && self.late_cuts > 0;
@@ -262,11 +262,11 @@ impl World {
         }
     }
 
-    /// Sometimes the power fails as an anchor is written, before much else is done.
-    fn maybe_crash_in_an_anchor(&mut self) {
+    /// One of this many times, the power fails before much else is done.
+    pub(super) fn maybe_crash_at_once(&mut self, of: u64) {
         let lasts = self.lasts();
         let Some(rng) = self.hasty.as_mut().filter(|_| !lasts) else { return };
-        if rng.below(8) == 0 {
+        if rng.below(of) == 0 {
             let soon = self.operations + rng.below(3);
             self.crash_at = self.crash_at.map(|at| at.min(soon));
         }
