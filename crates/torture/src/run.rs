@@ -365,14 +365,7 @@ impl Run {
             }
             Alarm::NvsLost { pages, copy, cause } => {
                 self.check_given_up(Device::Nvs(*copy), cause)?;
-                self.said_at_risk = Some(*pages);
-                self.mirrored = false;
-                self.stopped |= self.case.settings.on_nvs_loss == OnNvsLoss::Stop;
-                self.counts.nvs_failed += 1;
-                self.nvs_lost = true;
-                self.at_risk = self.volume().dirty_in(0, u64::MAX);
-                self.lost_before = self.next_ticket;
-                self.press_what_is_at_risk();
+                self.note_lost_nvs(*pages);
             }
             Alarm::NvsMirrored(copy) => {
                 self.newly_mirrored = Some(*copy);
@@ -417,6 +410,18 @@ impl Run {
             }
         }
         Ok(())
+    }
+
+    /// The last NVS device has failed, with this many pages at risk.
+    fn note_lost_nvs(&mut self, pages: u64) {
+        self.said_at_risk = Some(pages);
+        self.mirrored = false;
+        self.stopped |= self.case.settings.on_nvs_loss == OnNvsLoss::Stop;
+        self.counts.nvs_failed += 1;
+        self.nvs_lost = true;
+        self.at_risk = self.volume().dirty_in(0, u64::MAX);
+        self.lost_before = self.next_ticket;
+        self.press_what_is_at_risk();
     }
 
     /// Whether all requests are answered.

@@ -355,19 +355,7 @@ impl Run {
                 }
             }
             Fault::Interrupted(copy) => self.survive_interrupted(copy)?,
-            Fault::Away(ref members) => {
-                if self.draws.supposed.below(2) == 0 {
-                    // What the start redoes of destages is interrupted, too.
-                    let operations = self.after_a_start()?.world.operations.max(1);
-                    let at = self.draws.supposed.below(operations);
-                    self.interrupt_a_start(at)?;
-                }
-                for member in members.iter().map(|disk| Device::Member(disk.0)) {
-                    self.world.device(member).gone = true;
-                    self.mishaps.away.push(member);
-                }
-                self.open_either_way()?
-            }
+            Fault::Away(ref members) => self.survive_away(members)?,
             Fault::Superblock(device, copy) => {
                 let sector = SUPERBLOCKS[copy as usize] / SECTOR as u64;
                 let bit = self.draws.supposed.below(8 * SECTOR as u64);
@@ -396,6 +384,20 @@ impl Run {
             self.check_cut_writes()?;
         }
         Ok(())
+    }
+
+    /// Members are away; sometimes a start before was interrupted, with what it redid of destages.
+    fn survive_away(&mut self, members: &DiskSet) -> Result<End, String> {
+        if self.draws.supposed.below(2) == 0 {
+            let operations = self.after_a_start()?.world.operations.max(1);
+            let at = self.draws.supposed.below(operations);
+            self.interrupt_a_start(at)?;
+        }
+        for member in members.iter().map(|disk| Device::Member(disk.0)) {
+            self.world.device(member).gone = true;
+            self.mishaps.away.push(member);
+        }
+        self.open_either_way()
     }
 
     /// The power fails as one start writes an anchor, or two do.
