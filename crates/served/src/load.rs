@@ -134,5 +134,8 @@ mod tests {
         next.count_from(&loads);
         let load = next.get(disk, Instant(125));
         assert_eq!((load.busy_ns, load.in_flight, load.flushes), (45, 1, 3), "of both");
+        assert_eq!((load.reads, load.read_bytes), (1, 4096));
+        let load = next.get(nvs, Instant(125));
+        assert_eq!((load.in_flight, load.writes, load.written_bytes), (0, 3, 1536));
     }
 }

@@ -266,6 +266,8 @@ impl Ops {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use destage_engine::event::Owner;
+    use destage_engine::units::DiskId;
 
     const LIMIT: Duration = Duration::from_secs(8);
     const DISK: Device = Device::Member(1);
@@ -356,5 +358,65 @@ mod tests {
         assert_eq!(ops.take_alarms(), [], "once");
         fails(&mut ops, DISK);
         assert_eq!(ops.take_alarms(), [waits(DISK)], "full again");
+    }
+
+    /// Looking is due after an eighth of the limit, and when the limit is over.
+    #[test]
+    fn stalls_are_looked_for_several_times_within_the_limit() {
+        let mut ops = Ops::default();
+        assert_eq!(ops.stall_deadline(LIMIT), None, "nothing is in flight");
+        ops.push(DISK, Purpose::Flush, OpKind::Flush);
+        ops.set_now(second(1));
+        assert_eq!(ops.oldest(), Some((DISK, second(1))), "since the driver has set the time");
+        assert_eq!((looked_at(&mut ops, 3), looked_at(&mut ops, 6)), (None, None));
+        assert_eq!(ops.oldest(), Some((DISK, second(1))));
+        assert_eq!(ops.stall_deadline(LIMIT), Some(second(7)));
+        ops.set_now(Instant(8_500_000_000));
+        ops.look_for_stalls(LIMIT);
+        assert_eq!(ops.stall_deadline(LIMIT), Some(second(9)), "the limit is over");
+    }
+
+    #[test]
+    fn what_waits_to_be_tried_again_is_counted_until_its_device_is_given_up() {
+        let (other, owner) = (Device::Member(2), Owner::Destage(0));
+        let command = DiskCommand { disk: DiskId(1), first: 0, pages: 1, write: true, owner };
+        let mut ops = Ops::default();
+        ops.set_now(second(1));
+        for (device, purpose) in
+            [(DISK, Purpose::Command(command)), (DISK, Purpose::Record), (other, Purpose::Flush)]
+        {
+            ops.push(device, purpose, OpKind::Flush);
+        }
+        let finished = ops.finish(OpId(0)).expect("in flight");
+        ops.try_later(finished, IoError::FULL);
+        ops.answered(other);
+        assert_eq!(ops.take_alarms(), [Alarm::DeviceWaits(DISK, IoError::FULL)]);
+        assert_eq!((ops.count(), ops.retry_deadline()), (3, Some(second(2))));
+        assert_eq!([DISK, other].map(|device| ops.waiting_commands(device)), [1, 0]);
+        assert!(ops.retry_due().is_empty(), "not yet");
+        ops.set_now(second(2));
+        assert_eq!((ops.next_id(), ops.retry_due()), (OpId(3), vec![command]));
+        assert_eq!((ops.count(), ops.retry_deadline(), ops.next_id()), (3, None, OpId(4)));
+        assert_eq!(ops.give_up(DISK), [Purpose::Record, Purpose::Command(command)]);
+        assert_eq!((ops.count(), ops.oldest()), (1, Some((other, second(1)))));
+        assert_eq!([DISK, other].map(|device| ops.load(device).in_flight), [0, 1]);
+        let mut out = Vec::new();
+        ops.take(&mut out);
+        assert_eq!(out.iter().map(|op| op.device).collect::<Vec<_>>(), [other]);
+        ops.answered(DISK);
+        assert!(ops.take_alarms().is_empty(), "it is not waited for any more");
+    }
+
+    #[test]
+    fn used_buffers_are_kept_for_the_driver_up_to_a_number() {
+        let mut ops = Ops::default();
+        assert_eq!(ops.recycle_room(), SPENT_MAX);
+        (1..=3).for_each(|sectors| ops.recycle(Buffer::zeroed(sectors * 512)));
+        assert_eq!(ops.recycle_room(), SPENT_MAX - 3);
+        let lengths: Vec<usize> = ops.take_spent().iter().map(|buffer| buffer.len()).collect();
+        assert_eq!(lengths, [512, 1024, 1536]);
+        assert_eq!(ops.recycle_room(), SPENT_MAX, "the driver has them");
+        (0..=SPENT_MAX).for_each(|_| ops.recycle(Buffer::zeroed(512)));
+        assert_eq!(ops.recycle_room(), 0);
     }
 }

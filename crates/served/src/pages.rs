@@ -299,7 +299,8 @@ mod tests {
         pages.freeze(5);
         pages.put(5, 5, &[5; PAGE], ALL_SECTORS);
         assert_eq!(pages.pages_through(2).count(), 2, "a destage has page 5");
-        pages.release(5);
+        assert_eq!(pages.copies(), 3);
+        assert_eq!(pages.release(5), Some(3), "the version that the destage had");
         assert_eq!(pages.pages_through(2).count(), 1, "a destage had it");
         pages.drop_current(6);
         pages.put(6, 6, &[6; PAGE], ALL_SECTORS);

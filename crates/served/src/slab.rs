@@ -72,3 +72,25 @@ impl<T> Slab<T> {
         self.items.len() == self.free.len()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_used_again_and_items_are_counted() {
+        let mut slab = Slab::default();
+        assert!(slab.is_empty());
+        assert_eq!([10, 11, 12].map(|item| slab.insert(item)), [0, 1, 2]);
+        assert_eq!(slab.remove(1), 11);
+        assert_eq!((slab.len(), slab.is_empty()), (2, false));
+        assert_eq!((slab.get(1), slab.get(2), slab.get(3)), (None, Some(&12), None));
+        assert_eq!(slab.get_if(1), None);
+        *slab.get_mut(2) += 100;
+        assert_eq!(slab.iter().collect::<Vec<_>>(), [(0, &10), (2, &112)]);
+        assert_eq!(slab.insert(13), 1);
+        assert_eq!(slab.drain(), [10, 13, 112]);
+        assert_eq!((slab.len(), slab.is_empty()), (0, true));
+        assert_eq!([20, 21].map(|item| slab.insert(item)), [0, 1]);
+    }
+}

@@ -35,3 +35,25 @@ impl Stripes {
         self.0.clear();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_is_kept_as_it_was_last_until_its_row_is_forgotten() {
+        let (a, b, mut stripes) = (DiskId(0), DiskId(1), Stripes::default());
+        stripes.keep(5, a, &[1; 4]);
+        stripes.keep(5, b, &[2; 4]);
+        stripes.keep(6, a, &[3; 4]);
+        stripes.keep(5, b, &[4; 4]);
+        assert_eq!(stripes.get(5, a), Some(&[1; 4][..]));
+        assert_eq!(stripes.get(5, b), Some(&[4; 4][..]), "the last");
+        assert_eq!(stripes.get(5, DiskId(2)), None);
+        stripes.forget(5);
+        assert_eq!((stripes.get(5, a), stripes.get(5, b)), (None, None));
+        assert_eq!(stripes.get(6, a), Some(&[3; 4][..]));
+        stripes.clear();
+        assert_eq!(stripes.get(6, a), None);
+    }
+}
