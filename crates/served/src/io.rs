@@ -115,3 +115,14 @@ pub(crate) fn write_durably(
         .and_then(|()| media.flush(device))
         .map_err(|error| (device, error))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_is_named_by_what_it_is_and_its_number() {
+        assert_eq!(Device::Member(3).to_string(), "member 3");
+        assert_eq!(Device::Nvs(1).to_string(), "NVS device 1");
+    }
+}

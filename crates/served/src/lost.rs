@@ -261,4 +261,11 @@ mod tests {
         let more = with(ranges + 1);
         assert_eq!((more.pages, more.ranges.len(), more.more), (ranges + 1, RANGES_MAX, true));
     }
+
+    #[test]
+    fn pages_that_follow_each_other_are_one_run_whether_they_are_named_twice_or_not() {
+        assert_eq!(runs(&[]), []);
+        assert_eq!(runs(&[0, 0, 1, 1, 3]), [(0, 2), (3, 1)]);
+        assert_eq!(runs(&[3, 4, 4, 5, 7, 9, 9]), [(3, 3), (7, 1), (9, 1)]);
+    }
 }

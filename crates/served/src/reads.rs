@@ -194,8 +194,10 @@ mod tests {
     fn pages_in_memory_are_taken_once_and_the_newest_version_is_kept() {
         let mut read = ReadOp::new(ReadFor::Host(HostId(1)), 4, 4, 0, 4 * PAGE);
         let (old, new) = (vec![1; PAGE], vec![2; PAGE]);
+        let in_part = vec![3; PAGE];
         read.take_held(|page| match page {
-            4 => dirty(&old, 9),
+            // It is cached, and its first sector is dirty.
+            4 => InMemory { sectors: Some((&in_part, 1)), ..dirty(&old, 9) },
             5 => dirty(&old, 0),
             _ => InMemory::default(),
         });
@@ -203,7 +205,8 @@ mod tests {
         read.skip(|page| page == 7);
         assert_eq!((read.version(), read.pages()), (12, 4..8));
         let firsts: Vec<u8> = read.buffer.chunks_exact(PAGE).map(|page| page[0]).collect();
-        assert_eq!(firsts, [1, 1, 2, 0]);
+        assert_eq!(firsts, [3, 1, 2, 0]);
+        assert_eq!(read.buffer[SECTOR], 1);
     }
 
     /// Dirty sectors go over what the disks have; alone they do if nothing else is wanted.
@@ -233,5 +236,21 @@ mod tests {
         let mut behind = ReadOp::new(ReadFor::Host(HostId(1)), 1, 1, SECTOR, 3 * SECTOR);
         behind.take_held(sectors);
         assert!(!behind.complete(&geometry));
+        let mut again = ReadOp::new(ReadFor::Host(HostId(1)), 1, 1, 0, PAGE);
+        again.pieces.add(DiskId(0), 1, OpId(0), Buffer::copy_of(&[8; PAGE]));
+        again.restart();
+        assert!(!again.complete(&geometry), "what was read before is of no use");
+    }
+
+    #[test]
+    fn a_page_is_filled_where_it_belongs_and_once() {
+        let mut read = ReadOp::new(ReadFor::Host(HostId(1)), 4, 3, 0, 3 * PAGE);
+        read.fill(6, &[7; PAGE]);
+        read.fill(6, &[8; PAGE]);
+        read.fill(4, &[5; PAGE]);
+        let ends: Vec<[u8; 2]> =
+            read.buffer.chunks_exact(PAGE).map(|page| [page[0], page[PAGE - 1]]).collect();
+        assert_eq!(ends, [[5, 5], [0, 0], [7, 7]]);
+        assert_eq!(read.have, [true, false, true]);
     }
 }

@@ -285,3 +285,50 @@ impl core::fmt::Display for Alarm {
         f.write_str(self.name())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_an_error_of_its_kind_and_says_why() {
+        for (refusal, error, why) in [
+            (Refusal::BeyondEnd { writes: true }, RequestError::NoSpace, "beyond the end"),
+            (Refusal::BeyondEnd { writes: false }, RequestError::Invalid, "beyond the end"),
+            (Refusal::Unreadable, RequestError::Io, "unreadable"),
+            (Refusal::Stopped, RequestError::Io, "stopped"),
+            (Refusal::Withdrawn, RequestError::Io, "client is gone"),
+        ] {
+            assert_eq!(refusal.error(), error, "{refusal}");
+            assert!(refusal.to_string().contains(why), "{refusal}");
+        }
+    }
+
+    #[test]
+    fn a_cause_says_what_failed() {
+        let kinds = [
+            (OpKind::Read { offset: 0, bytes: 512 }, "read error: "),
+            (
+                OpKind::Write { offset: 0, buffer: Buffer::zeroed(512).into(), durable: false },
+                "write error: ",
+            ),
+            (OpKind::Flush, "flush error: "),
+        ];
+        for (kind, begins) in kinds {
+            let cause = Cause::of(&kind, IoError::MEDIUM).to_string();
+            assert!(cause.starts_with(begins) && cause.len() > begins.len(), "{cause}");
+        }
+        let stalled = Cause::Stalled(Duration::from_millis(1500)).to_string();
+        assert!(stalled.ends_with("for 1.5 s"), "{stalled}");
+        let shrunk = Cause::Shrunk { bytes: 512, needs: 4096 }.to_string();
+        assert!(shrunk.contains("512 bytes") && shrunk.contains("4096"), "{shrunk}");
+    }
+
+    #[test]
+    fn an_alarm_of_a_device_that_waits_says_why_it_does() {
+        let waits = |class| Alarm::DeviceWaits(Device::Nvs(0), IoError { class, errno: 0 });
+        assert_eq!(waits(IoClass::Full).to_string(), "device-full");
+        assert_eq!(waits(IoClass::Busy).to_string(), "device-busy");
+        assert_eq!(Alarm::MemberRebuilt(1).to_string(), "member-rebuilt");
+    }
+}

@@ -351,8 +351,37 @@ mod tests {
     fn what_was_refused_when_the_array_stopped_is_not_answered_again() {
         let mut requests = Requests::default();
         let host = requests.begin(1, false);
+        assert!(requests.is_unanswered(host) && requests.set_answer(host, Answer::Done));
         requests.refuse_all(Refusal::Stopped);
+        assert!(!requests.is_unanswered(host) && !requests.set_answer(host, Answer::Done));
         assert_eq!(requests.part_done(host, None), Next::Nothing);
         assert_eq!(replies(&mut requests), [(1, false)]);
+    }
+
+    #[test]
+    fn a_write_begins_when_the_last_of_its_pages_is_complete() {
+        let mut requests = Requests::default();
+        let host = requests.begin(1, false);
+        let (range, bytes) = (PageRange::new(Page(3), 2), WriteBytes::Borrowed);
+        let write = WriteOp { host, range, skip: 0, bytes, in_part: (false, false), incomplete: 2 };
+        let id = requests.insert(EngineOp::Write(write));
+        requests.own_bytes(id, &[5, 6]);
+        let own = |write: &mut WriteOp| match &write.bytes {
+            WriteBytes::Owned(bytes) => bytes.clone(),
+            _ => Vec::new(),
+        };
+        assert_eq!(requests.write(id).map(own), Some(vec![5, 6]));
+        assert!(requests.is_incomplete(id));
+        assert_eq!(requests.one_completed(id), None, "there is another");
+        assert_eq!(requests.one_completed(id), Some(range));
+        assert!(!requests.is_incomplete(id));
+        assert_eq!(requests.one_completed(id), None, "it has begun");
+    }
+
+    /// A commit takes 256 pages, and of a small NVS a quarter.
+    #[test]
+    fn parts_of_a_write_are_no_larger_than_a_commit_or_a_quarter_of_the_nvs() {
+        let parts = [1, 4, 9, 1023, 1024, 5000].map(part_pages);
+        assert_eq!(parts, [1, 1, 2, 255, 256, 256]);
     }
 }

@@ -318,3 +318,23 @@ fn is_repair(command: &DiskCommand) -> bool {
 fn situation<'a>(nvs: &'a [u16], rebuilds: &Rebuilds) -> Situation<'a> {
     Situation { nvs, rebuilding: rebuilds.named(), flushing: rebuilds.flushing() }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What else is written is nowhere else but in the NVS.
+    #[test]
+    fn only_writes_of_reads_and_scrubs_are_repairs() {
+        for (owner, repairs) in [
+            (Owner::HostRead(0), true),
+            (Owner::Scrub(0), true),
+            (Owner::Destage(0), false),
+            (Owner::Rebuild(0), false),
+        ] {
+            let command = DiskCommand { disk: DiskId(0), first: 0, pages: 1, write: true, owner };
+            assert_eq!(is_repair(&command), repairs, "{owner:?}");
+            assert!(!is_repair(&DiskCommand { write: false, ..command }), "{owner:?} reads");
+        }
+    }
+}

@@ -372,15 +372,7 @@ impl Volume {
     /// The whole pages of a range are no longer needed: what is dirty of them is dropped.
     fn trim(&mut self, host: HostId, offset: u64, bytes: u64) {
         let pages = offset.div_ceil(PAGE_BYTES)..(offset + bytes) / PAGE_BYTES;
-        let mut ranges: VecDeque<PageRange> = VecDeque::new();
-        for page in self.pages.current_in(&pages) {
-            match ranges.back_mut() {
-                Some(range) if page - range.first.0 < CLEAR_PAGES => {
-                    range.pages = (page - range.first.0) as u32 + 1;
-                }
-                _ => ranges.push_back(PageRange::new(Page(page), 1)),
-            }
-        }
+        let ranges = ranges_of(&self.pages.current_in(&pages));
         self.one_by_one(host, Later::Trims(ranges));
     }
 
@@ -542,4 +534,38 @@ impl Volume {
 
 fn host_write(id: RequestId, range: PageRange) -> Event {
     Event::Host(HostRequest { id, direction: Direction::Write, range })
+}
+
+/// The fewest ranges of which each is from one of these pages, which are in order, to another, and
+/// no longer than one part of a trim: what is between is clean.
+fn ranges_of(pages: &[u64]) -> VecDeque<PageRange> {
+    let mut ranges: VecDeque<PageRange> = VecDeque::new();
+    for page in pages.iter().copied() {
+        match ranges.back_mut() {
+            Some(range) if page - range.first.0 < CLEAR_PAGES => {
+                range.pages = (page - range.first.0) as u32 + 1;
+            }
+            _ => ranges.push_back(PageRange::new(Page(page), 1)),
+        }
+    }
+    ranges
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trim_is_cut_into_ranges_from_one_dirty_page_to_another() {
+        let cut = |pages: &[u64]| -> Vec<(u64, u32)> {
+            ranges_of(pages).into_iter().map(|range| (range.first.0, range.pages)).collect()
+        };
+        assert_eq!(cut(&[]), []);
+        assert_eq!(cut(&[9]), [(9, 1)]);
+        assert_eq!(cut(&[9, 10, 14]), [(9, 6)]);
+        let most = CLEAR_PAGES as u32;
+        assert_eq!(cut(&[5, 4 + CLEAR_PAGES, 5 + CLEAR_PAGES]), [(5, most), (5 + CLEAR_PAGES, 1)]);
+        let pages = [0, CLEAR_PAGES, CLEAR_PAGES + 1, 3 * CLEAR_PAGES];
+        assert_eq!(cut(&pages), [(0, 1), (CLEAR_PAGES, 2), (3 * CLEAR_PAGES, 1)]);
+    }
 }
