@@ -272,6 +272,9 @@ impl Rebuilds {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use destage_engine::array::geometry::Level;
+    use destage_nvslog::LogId;
+    use destage_nvslog::superblock::Role;
 
     const EVERY: Duration = Duration::from_secs(5);
 
@@ -296,9 +299,94 @@ mod tests {
         let mut rebuilds = Rebuilds::default();
         rebuilds.resume(1, [7; 16]);
         let now = Instant::ZERO + EVERY;
+        let early = Instant(now.0 - 1);
+        assert_eq!(rebuilds.due(0, early, EVERY), Due::Nothing);
+        assert!(!rebuilds.take_checkpoint(1, early, EVERY));
+        assert!(!rebuilds.take_checkpoint(2, now, EVERY), "of another member");
         assert_eq!(rebuilds.due(0, now, EVERY), Due::Checkpoint(1));
         assert!(rebuilds.take_checkpoint(1, now, EVERY));
         assert!(!rebuilds.take_checkpoint(1, now, EVERY));
         assert_eq!(rebuilds.checkpoint_deadline(EVERY), Some(now + EVERY));
+    }
+
+    fn superblock() -> Superblock {
+        let (level, strip_pages, group_stripes) = (Level::Raid5, 1, 1);
+        Superblock {
+            generation: 1,
+            base: 0,
+            base_identity: 0,
+            joined: 0,
+            array: [1; 16],
+            device: [2; 16],
+            log: LogId([3; 16]),
+            role: Role::Member(0),
+            geometry: Geometry { level, disks: 3, strip_pages, group_stripes, disk_pages: 4 },
+            nvs: [None; 2],
+            block_bytes: 512,
+            ring_blocks: 64,
+            dirty_pages_max: 16,
+            slots: 32,
+            unknown_write_features: 0,
+            failed: [0; 128],
+            rebuilds: [None; REBUILDS_MAX],
+            lost_pages: false,
+            doubted_rows: false,
+        }
+    }
+
+    #[test]
+    fn superblocks_say_when_a_rebuild_begins_and_when_it_has_ended() {
+        let (mut rebuilds, mut said) = (Rebuilds::default(), superblock());
+        let now = Instant(7);
+        rebuilds.add(2, [7; 16], Instant::ZERO);
+        said.mark(2, true);
+        assert!(said.set_rebuild(2, Some([7; 16])));
+        assert_eq!(rebuilds.recorded(&said, now), [], "it is not being named");
+        rebuilds.naming(2);
+        assert!(said.set_rebuild(2, Some([8; 16])));
+        assert_eq!(rebuilds.recorded(&said, now), [], "they name another device");
+        assert!(said.set_rebuild(2, Some([7; 16])));
+        assert_eq!(rebuilds.recorded(&said, now), [Recorded::Named(2)]);
+        assert_eq!(rebuilds.checkpoint_deadline(EVERY), Some(now + EVERY));
+        assert_eq!(rebuilds.recorded(&said, now), [], "it is running");
+        assert_eq!(rebuilds.members().collect::<Vec<_>>(), [(2, false)]);
+        assert!(rebuilds.written(2));
+        said.mark(2, false);
+        assert_eq!(rebuilds.recorded(&said, now), [], "it is not flushed");
+        said.mark(2, true);
+        assert!(rebuilds.flushed(2));
+        assert_eq!(rebuilds.members().collect::<Vec<_>>(), [(2, true)]);
+        assert_eq!(rebuilds.recorded(&said, now), [], "they say that it has failed");
+        said.mark(2, false);
+        assert_eq!(rebuilds.recorded(&said, now), [Recorded::InSync(2)]);
+        assert!(rebuilds.is_empty());
+    }
+
+    #[test]
+    fn only_so_many_members_are_rebuilt_at_once() {
+        let mut rebuilds = Rebuilds::default();
+        for member in 0..REBUILDS_MAX as u16 {
+            assert!(!rebuilds.is_full() && !rebuilds.contains(member));
+            rebuilds.add(member, [7; 16], Instant::ZERO);
+            assert!(rebuilds.contains(member));
+        }
+        assert!(rebuilds.is_full() && rebuilds.named().is_empty());
+        rebuilds.naming(3);
+        assert_eq!((rebuilds.named(), rebuilds.len()), (vec![3], REBUILDS_MAX));
+        assert!(rebuilds.is_attached(3) && !rebuilds.is_attached(4));
+        rebuilds.forget(3);
+        assert!(!rebuilds.is_full() && !rebuilds.contains(3) && rebuilds.contains(4));
+    }
+
+    #[test]
+    fn windows_are_kept_while_they_run() {
+        let mut rebuilds = Rebuilds::default();
+        for serial in [4, 5] {
+            let computed = Some(Buffer::zeroed(serial as usize * 512));
+            rebuilds.put_window(serial, Window { computed, ..Window::default() });
+        }
+        rebuilds.keep_windows(|serial| serial == 5);
+        let mut bytes = |serial| rebuilds.take_window(serial).computed.map(|bytes| bytes.len());
+        assert_eq!([4, 5, 5].map(&mut bytes), [None, Some(2560), None]);
     }
 }

@@ -457,6 +457,8 @@ fn compare_whole(
 mod tests {
     use super::*;
     use destage_engine::array::geometry::Level;
+    use destage_engine::event::Owner;
+    use destage_engine::units::GroupId;
 
     #[test]
     fn a_wrong_copy_is_repaired_only_on_request() {
@@ -517,5 +519,171 @@ mod tests {
         let all = (0..rows / 3).map(|third| (third * 3 + 1, 2));
         assert_eq!(ranges, all.take(RANGES_MAX).collect::<Vec<_>>());
         assert_eq!((status.inconsistent_rows, status.rows_elsewhere), (40, 40 - 32));
+    }
+
+    #[test]
+    fn pages_of_a_disk_that_follow_each_other_are_one_run() {
+        let pages = [(0, 0), (0, 1), (0, 2), (0, 4), (1, 5), (1, 6), (2, 0)];
+        let pages = pages.map(|(disk, page)| (DiskId(disk), page));
+        assert_eq!(places(&runs_of(pages.iter())), [(0, 0, 3), (0, 4, 1), (1, 5, 2), (2, 0, 1)]);
+    }
+
+    fn places(runs: &[DiskRun]) -> Vec<(u16, u64, u32)> {
+        runs.iter().map(|run| (run.disk.0, run.first, run.pages)).collect()
+    }
+
+    /// A chunk of a pair: a row that fits, one whose copies differ, two that one of the disks
+    /// cannot read, and one that neither can.
+    #[test]
+    fn rows_are_counted_by_what_is_wrong_with_them() {
+        let (level, strip_pages, group_stripes) = (Level::Raid10, 5, 1);
+        let geometry = Geometry { level, disks: 4, strip_pages, group_stripes, disk_pages: 20 };
+        let owner = Owner::Scrub(6);
+        let command =
+            |disk, first, write| DiskCommand { disk: DiskId(disk), first, pages: 1, write, owner };
+        for repair in [false, true] {
+            let mut scrub = Scrub::default();
+            scrub.start(5, repair, Instant(3));
+            for (disk, page, fill) in
+                [(2, 10, 1), (3, 10, 1), (2, 11, 1), (3, 11, 2), (3, 12, 4), (2, 13, 5)]
+            {
+                let bytes = Buffer::copy_of(&[fill; PAGE]);
+                scrub.add_bytes(6, &command(disk, page, false), OpId(0), bytes);
+            }
+            let (group, disk) = (GroupId(0), DiskId(2));
+            let rows = ScrubChunk { group, disk, disks: 2, first: 10, pages: 5 };
+            let repairs = scrub.compare(6, rows, &geometry, true);
+            assert_eq!(places(&repairs.unreadable), [(2, 12, 1), (3, 13, 1)]);
+            let written = [(2, 12, 4), (3, 11, 1), (3, 13, 5)];
+            let written = written.into_iter().filter(|(_, page, _)| repair || *page != 11);
+            let runs: Vec<(u16, u64, u32)> =
+                written.clone().map(|(disk, page, _)| (disk, page, 1)).collect();
+            assert_eq!(places(&repairs.runs), runs);
+            for (disk, page, fill) in written {
+                assert_eq!(*scrub.repair_bytes(6, &command(disk, page, true)), [fill; PAGE]);
+            }
+            scrub.chunk_done(6, true);
+            assert_eq!(scrub.ended(true, |member| member != 3), [2], "the other has failed");
+            scrub.flushed(true, Instant(7));
+            assert!(scrub.running(), "a flush is in flight");
+            scrub.flushed(true, Instant(8));
+            let status = scrub.status().expect("a scrub");
+            assert!(!status.running && status.whole && status.repair == repair);
+            assert_eq!((status.began, status.ended), (Instant(3), Some(Instant(8))));
+            assert_eq!((status.rows_done, status.bytes_read), (5, 6 * PAGE as u64));
+            let found = (status.inconsistent_rows, status.unreadable_rows, status.lost_rows);
+            assert_eq!(found, (1, 2, 1));
+            assert_eq!(status.repaired_rows, 2 + u64::from(repair));
+            assert_eq!(status.rows_left(), 2 - u64::from(repair));
+            let wrong: Vec<(u64, Wrong)> =
+                status.ranges.iter().map(|r| (r.first, r.wrong)).collect();
+            let (one, other) = (Wrong::Unreadable(2), Wrong::Unreadable(3));
+            assert_eq!(wrong, [(11, Wrong::Copies), (12, one), (13, other), (14, Wrong::Lost)]);
+            assert!(status.ranges.iter().all(|r| (r.member, r.members, r.pages) == (2, 2, 1)));
+        }
+    }
+
+    #[test]
+    fn a_scrub_that_left_something_out_is_not_whole() {
+        let (level, strip_pages, group_stripes) = (Level::Raid10, 4, 1);
+        let geometry = Geometry { level, disks: 2, strip_pages, group_stripes, disk_pages: 4 };
+        let all = [true; 3];
+        for parts in [all, [false, true, true], [true, false, true], [true, true, false]] {
+            let [chunk, rows, flush] = parts;
+            let mut scrub = Scrub::default();
+            scrub.start(1, false, Instant::ZERO);
+            let (group, disk) = (GroupId(0), DiskId(0));
+            let of_one = ScrubChunk { group, disk, disks: 2, first: 0, pages: 1 };
+            scrub.compare(0, of_one, &geometry, true);
+            scrub.chunk_done(0, chunk);
+            assert!(scrub.ended(rows, |_| true).is_empty());
+            scrub.flushed(flush, Instant::ZERO);
+            let status = scrub.status().expect("a scrub");
+            assert_eq!((status.running, status.whole), (false, parts == all), "{parts:?}");
+        }
+    }
+
+    type Found = (Option<Wrong>, Vec<(u16, bool)>, Vec<(u16, bool)>);
+
+    /// What is found in a row of three data strips, P and perhaps Q, of which some are changed,
+    /// each in a sector of its own, and some cannot be read: what is wrong, and then the strips
+    /// that were unreadable and those that do not fit, each with whether it becomes what it was.
+    /// Members are strips here.
+    fn found(level: Level, changed: &[u16], missing: &[u16], locate: bool) -> Found {
+        let (disks, strip_pages, group_stripes) = (3 + level.parities(), 1, 1);
+        let geometry = Geometry { level, disks, strip_pages, group_stripes, disk_pages: 4 };
+        let (_, at) = geometry.row_of_disk_page(0);
+        let data: [&[u8]; 3] = [&[1; PAGE], &[2; PAGE], &[7; PAGE]];
+        let (p, q) = parities(&data, level == Level::Raid6);
+        let row: Vec<Vec<u8>> = data.iter().map(|s| s.to_vec()).chain([p]).chain(q).collect();
+        let disks = disks_of(&geometry, &at);
+        let mut pieces = Pieces::default();
+        for ((strip, bytes), disk) in (0..).zip(&row).zip(&disks) {
+            let mut bytes = Buffer::copy_of(bytes);
+            if changed.contains(&strip) {
+                bytes[usize::from(strip) * SECTOR + 9] ^= 4;
+            }
+            if !missing.contains(&strip) {
+                pieces.add(*disk, 0, OpId(0), bytes);
+            }
+        }
+        let Finding { wrong, unreadable, misfits } = compare_row(&geometry, &pieces, 0, locate);
+        let strip_of = |number: u16| {
+            disks.iter().position(|disk| disk.0 == number).expect("a disk of the row") as u16
+        };
+        let wrong = wrong.map(|wrong| match wrong {
+            Wrong::Member(disk) => Wrong::Member(strip_of(disk)),
+            Wrong::Unreadable(disk) => Wrong::Unreadable(strip_of(disk)),
+            other => other,
+        });
+        let strips = |pages: Vec<(DiskId, Vec<u8>)>| -> Vec<(u16, bool)> {
+            let strip = |(disk, bytes): (DiskId, Vec<u8>)| {
+                let strip = strip_of(disk.0);
+                (strip, bytes == row[usize::from(strip)])
+            };
+            pages.into_iter().map(strip).collect()
+        };
+        (wrong, strips(unreadable), strips(misfits))
+    }
+
+    /// With one parity nothing can be located: the parity is computed again.
+    #[test]
+    fn what_is_wrong_with_a_row_of_one_parity_is_found() {
+        for level in [Level::Raid4, Level::Raid5] {
+            let found = |changed: &[u16], missing: &[u16]| found(level, changed, missing, true);
+            let parity = |fits| -> Found { (Some(Wrong::Parity), vec![], vec![(3, fits)]) };
+            let unreadable =
+                |strip| -> Found { (Some(Wrong::Unreadable(strip)), vec![(strip, true)], vec![]) };
+            assert_eq!(found(&[], &[]), (None, vec![], vec![]));
+            assert_eq!(found(&[1], &[]), parity(false));
+            assert_eq!(found(&[3], &[]), parity(true));
+            assert_eq!(found(&[], &[1]), unreadable(1));
+            assert_eq!(found(&[], &[3]), unreadable(3));
+            assert_eq!(found(&[], &[0, 1]), (Some(Wrong::Lost), vec![], vec![]));
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_row_of_two_parities_is_found() {
+        let level = Level::Raid6;
+        let found =
+            |changed: &[u16], missing: &[u16], locate| found(level, changed, missing, locate);
+        let member = |strip| -> Found { (Some(Wrong::Member(strip)), vec![], vec![(strip, true)]) };
+        let unreadable =
+            |strip| -> Found { (Some(Wrong::Unreadable(strip)), vec![(strip, true)], vec![]) };
+        assert_eq!(found(&[], &[], true), (None, vec![], vec![]));
+        for strip in 0..5 {
+            assert_eq!(found(&[strip], &[], true), member(strip));
+            assert_eq!(found(&[], &[strip], true), unreadable(strip));
+        }
+        let both = (Some(Wrong::Parity), vec![], vec![(3, false), (4, false)]);
+        assert_eq!(found(&[2], &[], false), both, "it may not be located");
+        let each = (Some(Wrong::Parity), vec![], vec![(0, true), (1, true)]);
+        assert_eq!(found(&[0, 1], &[], true), each, "in a sector of its own");
+        let first_and_q = (Some(Wrong::Parity), vec![(0, true)], vec![(4, true)]);
+        assert_eq!(found(&[4], &[0], true), first_and_q);
+        let two = (Some(Wrong::Unreadable(0)), vec![(0, true), (2, true)], vec![]);
+        assert_eq!(found(&[], &[0, 2], true), two);
+        assert_eq!(found(&[], &[0, 1, 3], true), (Some(Wrong::Lost), vec![], vec![]));
     }
 }
