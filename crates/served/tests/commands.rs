@@ -3,12 +3,14 @@
 mod common;
 
 use common::{Devices, SECTOR, Served, opened, settings};
+use destage_engine::array::geometry::{Geometry, Level};
 use destage_engine::limits::Limits;
 use destage_engine::units::{Duration, Instant, PAGE_BYTES};
+use destage_nvslog::sizes::Sizes;
 use destage_nvslog::superblock::Role;
 use destage_served::{
-    Alarm, Allow, AssembleError, Cause, Device, Media, MirrorRefusal, ReplaceRefusal, ScrubRefusal,
-    Settings, Volume, member_bytes, prepare_spare, read_superblock,
+    Alarm, Allow, AssembleError, Cause, Command, Device, Media, MirrorRefusal, ReplaceRefusal,
+    ScrubRefusal, Settings, Volume, member_bytes, prepare_spare, read_superblock,
 };
 use std::collections::BTreeMap;
 
@@ -303,4 +305,64 @@ fn a_volume_says_what_it_did() {
     assert_eq!(next.status().log_bytes_written, own + before);
     assert_eq!(next.recent_destages(), (pages, count));
     assert_eq!(next.load(Device::Member(0)).written_bytes, written.written_bytes);
+}
+
+#[test]
+fn refusals_of_a_replacement_say_why() {
+    for (refusal, word) in [
+        (ReplaceRefusal::NoRedundancy, "no redundancy"),
+        (ReplaceRefusal::NoMember, "no such member"),
+        (ReplaceRefusal::InUse, "in use"),
+        (ReplaceRefusal::Running, "is being rebuilt"),
+        (ReplaceRefusal::TooMany, "8 members are being rebuilt"),
+        (ReplaceRefusal::Stopped, "stopped"),
+        (ReplaceRefusal::TooSmall(4096), "needs 4096 bytes"),
+    ] {
+        assert!(refusal.to_string().contains(word), "{refusal}");
+    }
+}
+
+#[test]
+fn a_volume_says_what_is_in_flight() {
+    let mut served = served(1);
+    served.flush_cache();
+    let before = served.volume.status();
+    assert_eq!((before.requests, before.operations, before.waiting_for), (0, 0, None));
+    assert!(!served.volume.take_spent().is_empty(), "buffers of what was destaged");
+    assert!(served.volume.take_spent().is_empty(), "they were taken");
+    let now = served.now();
+    let read = Command::Read { offset: 20 * PAGE_BYTES, bytes: PAGE_BYTES as usize };
+    served.volume.submit(now, 7, read, &[]);
+    served.volume.turn(Instant(now.0 + 500));
+    let status = served.volume.status();
+    assert_eq!((status.requests, status.operations), (1, 1));
+    let (device, waited) = status.waiting_for.expect("a read of a member");
+    assert_eq!((waited, served.volume.load(device).in_flight), (500, 1));
+    assert!(!served.volume.idle() && !served.volume.quiet());
+    served.run();
+    assert!(served.volume.idle() && served.volume.quiet());
+    assert_eq!(served.volume.load(device).in_flight, 0);
+}
+
+/// With few dirty pages a range of any length is looked at quickly.
+#[test]
+fn a_volume_says_over_how_many_pages_it_finds_the_dirty_ones_quickly() {
+    let (level, strip_pages, group_stripes) = (Level::Raid0, 16, 1);
+    let geometry = Geometry { level, disks: 2, strip_pages, group_stripes, disk_pages: 4096 };
+    let sizes = Sizes::for_pages(8192, 512);
+    let mut served = Served::open(Devices::created(geometry, sizes, 512, 1));
+    for (first, pages, looks_at) in [(0, 4096, 1_u64 << 48), (4096, 1, 4096)] {
+        let (offset, bytes) = (first * PAGE_BYTES, pages * PAGE_BYTES);
+        served.ask(Command::Zero { offset, bytes, fua: false }, &[]);
+        assert_eq!(served.volume.status().dirty_pages, first + pages);
+        assert_eq!(served.volume.looks_at(), looks_at);
+    }
+}
+
+/// A client may announce any byte, of the volume or not.
+#[test]
+fn what_comes_soon_may_be_beyond_the_end() {
+    let served = served(1);
+    let end = served.volume.bytes();
+    [0, end - 1, end, u64::MAX].into_iter().for_each(|offset| served.volume.soon(offset));
 }
