@@ -521,3 +521,53 @@ fn sums(page: &[u8]) -> [u32; PAGE / 512] {
     }
     sums
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use destage_engine::array::geometry::Level;
+
+    #[test]
+    fn a_destage_that_cannot_be_computed_is_reported_once_and_tried_again() {
+        let (level, strip_pages, group_stripes) = (Level::Raid5, 4, 1);
+        let geometry = Geometry { level, disks: 3, strip_pages, group_stripes, disk_pages: 40 };
+        let (group, pages) = (GroupId(3), pages_of_group(&geometry, GroupId(3)));
+        assert_eq!(pages, PageRange::new(Page(24), 8));
+        let mut destages = Destages::default();
+        destages.adopt(group, 9);
+        assert_eq!((destages.redoing(), destages.take_adopted(group)), (1, Some(9)));
+        assert_eq!(destages.take_adopted(group), None, "it was taken");
+        destages.begin(4, (group, pages), vec![0b1010], 9, Some(BTreeMap::new()));
+        assert_eq!(destages.recent().pages().collect::<Vec<_>>(), [25]);
+        let kept = destages.keep(4, pages.first, vec![3, 1, 3], Instant(5));
+        assert_eq!((kept.group, kept.report), (group, Some(vec![25, 27])));
+        assert_eq!(destages.redoing(), 0, "the start does not wait for it");
+        let again = destages.keep(4, pages.first, vec![3], Instant(6));
+        assert_eq!((again.report, destages.redoing()), (None, 0));
+        assert_eq!(destages.retry_at(), Some(Instant(5) + RETRY_AFTER));
+        let released = destages.release(4, &geometry, Instant(7));
+        assert_eq!((released.pages, released.through, released.mask), (pages, 9, vec![0b1010]));
+        assert!(released.was_kept);
+        assert_eq!(destages.retry_at(), Some(Instant(7)), "others may have waited for the same");
+    }
+
+    #[test]
+    fn what_could_not_be_computed_waits_before_it_is_tried_again() {
+        let mut destages = Destages::default();
+        let at = Instant(5) + RETRY_AFTER;
+        destages.retry_later(Instant(5));
+        destages.retry_later(Instant(9));
+        assert_eq!(destages.retry_at(), Some(at), "the first counts");
+        assert!(!destages.take_retry(Instant(at.0 - 1)));
+        assert!(destages.take_retry(at));
+        assert!(!destages.take_retry(at) && destages.retry_at().is_none());
+    }
+
+    #[test]
+    fn what_is_held_is_taken_once_and_in_order() {
+        let mut destages = Destages::default();
+        [5, 2].into_iter().for_each(|index| destages.hold_intent(index));
+        assert_eq!(destages.take_held_intents(), [5, 2]);
+        assert!(destages.take_held_intents().is_empty());
+    }
+}

@@ -449,4 +449,39 @@ mod tests {
         assert_eq!(computed(&[(0, 4, 2), (1, 4, 2), (3, 4, 1)]), None, "a page is missing");
         assert_eq!(computed(&[(0, 4, 2), (1, 4, 2), (3, 2, 2)]), None, "other pages");
     }
+
+    /// Whatever disk has which strip: each page from all others of its row, and with two parities
+    /// each pair of pages.
+    #[test]
+    fn each_page_of_a_row_is_reconstructed_from_the_others() {
+        for level in [Level::Raid4, Level::Raid5, Level::Raid6] {
+            let (disks, strip_pages, group_stripes) = (3 + level.parities(), 2, 1);
+            let geometry = Geometry { level, disks, strip_pages, group_stripes, disk_pages: 10 };
+            let data: [&[u8]; 3] = [&[1; PAGE], &[2; PAGE], &[7; PAGE]];
+            let (p, q) = parities(&data, level == Level::Raid6);
+            let strips: Vec<Vec<u8>> =
+                data.iter().map(|s| s.to_vec()).chain([p]).chain(q).collect();
+            for page in 0..geometry.disk_pages {
+                let (_, RowAt { stripe, .. }) = geometry.row_of_disk_page(page);
+                let of_data = (0..3).map(|strip| geometry.data_disk(stripe, strip));
+                let disks: Vec<DiskId> = of_data.chain(geometry.parity_disks(stripe)).collect();
+                let found = |of: usize, missing: &[usize]| {
+                    let mut pieces = Pieces::default();
+                    for at in (0..disks.len()).filter(|at| !missing.contains(at)) {
+                        pieces.add(disks[at], page, OpId(0), Buffer::copy_of(&strips[at]));
+                    }
+                    let mut bytes = vec![0; PAGE];
+                    pieces.reconstruct(&geometry, disks[of], page, &mut bytes).then_some(bytes)
+                };
+                for of in 0..disks.len() {
+                    let what = format!("{level:?}: strip {of} of page {page}");
+                    assert!(found(of, &[of]).as_ref() == Some(&strips[of]), "{what}");
+                    let other = (of + 1) % disks.len();
+                    let both = found(of, &[of, other]);
+                    let right = if level == Level::Raid6 { Some(&strips[of]) } else { None };
+                    assert!(both.as_ref() == right, "{what}, and strip {other}");
+                }
+            }
+        }
+    }
 }
