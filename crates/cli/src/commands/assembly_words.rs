@@ -140,12 +140,7 @@ impl Words<'_> {
                 path(device),
                 self.cause(*device, *why)
             ),
-            AssembleError::RebuiltInPart(device) => format!(
-                "{}: it was only rebuilt in part when the array last used it, and has other bytes \
-                 in the rest: name the disk that it was to replace in the configuration, if that \
-                 can be read",
-                path(device)
-            ),
+            AssembleError::RebuiltInPart(device) => rebuilt_in_part(&path(device)),
             AssembleError::NvsNotLost(device) => {
                 format!("{}: it can be used: start without --without-nvs", path(device))
             }
@@ -217,6 +212,14 @@ impl Words<'_> {
         let all: Vec<String> = self.unusable.iter().filter(wanted).map(one).collect();
         all.join("; ")
     }
+}
+
+/// It never had all of the member.
+fn rebuilt_in_part(path: &str) -> String {
+    format!(
+        "{path}: it was only rebuilt in part when the array last used it, and has other bytes in \
+         the rest: name the disk that it was to replace in the configuration, if that can be read"
+    )
 }
 
 fn stale(has: u64, newest: u64) -> String {
