@@ -239,7 +239,7 @@ fn every_policy_rate_and_level_keeps_the_invariants() {
 }
 
 #[test]
-fn the_same_events_give_the_same_actions() {
+fn equal_events_give_equal_actions() {
     for policy in POLICIES {
         let config = config(4, policy.entry.name, "linear:70/40", 200, 1);
         let run = || {

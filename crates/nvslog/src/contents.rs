@@ -267,9 +267,9 @@ impl Contents {
     fn intend(&mut self, intent: OpenIntent, space: &mut LogSpace) -> Result<(), RecordError> {
         let OpenIntent { pages, through, sequence } = intent;
         let before = self.intents.range(..pages.end()).next_back();
-        if let Some((first, open)) = before
+        if let Some((_, open)) = before
             && open.pages.overlaps(pages)
-            && (*first != pages.first.0 || open.pages != pages || open.through != through)
+            && (open.pages != pages || open.through != through)
         {
             return Err(RecordError::Intent);
         }

@@ -187,5 +187,47 @@ mod tests {
         let mut slots = Slots::new(10);
         assert!(slots.found(9) && !slots.found(9) && !slots.found(10));
         assert_eq!((slots.free(), slots.next_used(0..10)), (9, Some(9)));
+        // The last word of the bits is full.
+        let mut slots = Slots::new(64);
+        assert!(slots.found(63) && !slots.found(64) && !slots.found(u32::MAX - 1));
+        assert_eq!(slots.free(), 63);
+    }
+
+    /// A slot that was given back is not the next one that is written: all take their turn.
+    #[test]
+    fn the_search_continues_behind_the_last_slot() {
+        let mut slots = Slots::new(4);
+        for slot in [0, 1, 2, 3, 0, 1] {
+            assert_eq!(taken(&mut slots, 1), [slot]);
+            slots.give_back(slot);
+        }
+        assert_eq!((taken(&mut slots, 0), slots.free()), (vec![], 4));
+        assert_eq!(taken(&mut slots, 4), [2, 3, 0, 1]);
+    }
+
+    /// What the vector has already is neither counted nor touched.
+    #[test]
+    fn slots_are_put_behind_those_of_before() {
+        let mut slots = Slots::new(8);
+        let mut into = vec![99];
+        assert!(slots.take(3, &mut into));
+        assert_eq!((&into[..], slots.free()), (&[99, 0, 1, 2][..], 5));
+        assert!(slots.take(3, &mut into));
+        assert_eq!((&into[4..], slots.free()), (&[3, 4, 5][..], 2));
+        // Of three and of four the last one or two are found at the start.
+        slots.give_back(0);
+        into = vec![99];
+        assert!(slots.take(3, &mut into));
+        assert_eq!((&into[..], slots.free()), (&[99, 6, 7, 0][..], 0));
+        (2..8).for_each(|slot| slots.give_back(slot));
+        (into, slots.next) = (vec![99], 6);
+        assert!(slots.take(4, &mut into));
+        assert_eq!((&into[..], slots.free()), (&[99, 6, 7, 2, 3][..], 2));
+        // One too few that are not held back.
+        let mut slots = Slots::new(8);
+        slots.hold_back(0..6);
+        into = vec![99];
+        assert!(!slots.take(3, &mut into));
+        assert_eq!((&into[..], slots.free()), (&[99][..], 8));
     }
 }

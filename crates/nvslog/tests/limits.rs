@@ -1,12 +1,12 @@
 //! Limits of the log, each at its very edge; what a start reads, and never past the ring's end;
-//! which records are moved, and when.
+//! what records change of what is held.
 
 use destage_engine::units::Page;
 use destage_nvslog::LogId;
 use destage_nvslog::anchor::Anchor;
-use destage_nvslog::commit::{self, Header, Kind};
+use destage_nvslog::commit::{self, Claim, Header, Kind};
 use destage_nvslog::contents::{Contents, HeldPage, Stored};
-use destage_nvslog::crc::Crc;
+use destage_nvslog::crc::{Crc, crc32c};
 use destage_nvslog::record::{
     ALL_SECTORS, Origin, Pages, Record, RecordError, SectorSums, VERSION_MAX,
 };
@@ -48,9 +48,18 @@ fn recovered(image: &[u8], slots: u32, bad: &[u64]) -> Result<Recovered, Recover
 
 /// The same with a ring for each device.
 fn recovered_of(copies: &[(&[u8], &[u64])], slots: u32) -> Result<Recovered, RecoverError> {
+    recovered_from(ANCHOR, copies, slots)
+}
+
+/// The same with a log that begins elsewhere.
+fn recovered_from(
+    anchor: Anchor,
+    copies: &[(&[u8], &[u64])],
+    slots: u32,
+) -> Result<Recovered, RecoverError> {
     let block_bytes = BLOCK as u32;
     let layout = Layout { log: LOG, block_bytes, ring_blocks: RING, slots, copies: copies.len() };
-    let mut recovery = Recovery::new(layout, ANCHOR)?;
+    let mut recovery = Recovery::new(layout, anchor)?;
     while let Some(Want { part, copy }) = recovery.want() {
         let (image, bad) = copies[copy];
         let Part::Ring { block, blocks } = part else {
@@ -230,6 +239,144 @@ fn nothing_is_read_behind_the_ring() {
     assert_eq!((found.commits, found.space.head()), (1, 1));
 }
 
+/// Writes a commit where its header says, as far as the ring goes.
+fn put_commit(image: &mut [u8], header: &Header, records: &[Record]) {
+    let mut bytes = Vec::new();
+    commit::encode(header, records, LOG, BLOCK as u32, &mut bytes);
+    let to = &mut image[header.block as usize * BLOCK..];
+    let fits = bytes.len().min(to.len());
+    to[..fits].copy_from_slice(&bytes[..fits]);
+}
+
+/// Nor is one at the place where the log goes on.
+#[test]
+fn a_commit_does_not_go_round_the_end_of_the_ring() {
+    let mut image = vec![0; RING as usize * BLOCK];
+    let (block, kind) = (RING - 1, Kind::Plain);
+    put_commit(&mut image, &Header { block: RING - 2, ..opens() }, &[]);
+    let header = Header { sequence: 2, durable_through: 1, block, kind, ..opens() };
+    let trims = (1..=30).map(|version| Record::Trim { pages: Pages::new(Page(4), 2), version });
+    put_commit(&mut image, &header, &trims.collect::<Vec<_>>());
+    let anchor = Anchor { tail_block: RING - 2, ..ANCHOR };
+    let found = recovered_from(anchor, &[(&image[..], &[][..])], 64).expect("a log");
+    assert_eq!((found.commits, found.space.head()), (1, RING - 1));
+    assert_eq!(found.dropped, [RING - 1]);
+}
+
+/// The first commit fills the ring to its end, and the next ones go on at block 0. One block stays
+/// free, so that head and tail differ.
+#[test]
+fn a_commit_that_would_fill_the_ring_is_not_read() {
+    for tail in 1..4 {
+        let mut image = vec![0; RING as usize * BLOCK];
+        let kind = Kind::Pads { blocks: (RING - tail - 1) as u32 };
+        put_commit(&mut image, &Header { block: tail, kind, ..opens() }, &[]);
+        for block in 0..tail {
+            let (sequence, durable_through, kind) = (block + 2, block + 1, Kind::Plain);
+            let header = Header { sequence, durable_through, block, kind, ..opens() };
+            put_commit(&mut image, &header, &[]);
+        }
+        let anchor = Anchor { tail_block: tail, ..ANCHOR };
+        let found = recovered_from(anchor, &[(&image[..], &[][..])], 64).expect("a log");
+        assert_eq!((found.commits, found.space.head()), (tail, tail - 1));
+        assert_eq!((found.space.free_blocks(), &found.dropped[..]), (1, &[tail - 1][..]));
+    }
+}
+
+/// The records of a commit are as many as its header says, and padding has none.
+#[test]
+fn a_header_says_how_many_records_its_commit_has() {
+    let mut bytes = Vec::new();
+    commit::encode(&opens(), &[zeros(4, 1), zeros(9, 1)], LOG, BLOCK as u32, &mut bytes);
+    let with = |at: usize, byte: u8| {
+        let mut changed = bytes.clone();
+        changed[at] = byte;
+        Claim::read(&changed).expect("a header").records(&changed)
+    };
+    for (says, wrong) in [(1, true), (2, false), (3, true)] {
+        let records = with(40, says);
+        assert_eq!(records.err(), wrong.then_some((2, RecordError::Short)), "{says}");
+    }
+    assert_eq!(with(52, 0), Ok(vec![zeros(4, 1), zeros(9, 1)]), "a plain commit");
+    assert_eq!(with(52, 2), Err((2, RecordError::Short)), "padding");
+}
+
+/// Padding that does not end with the ring is none.
+#[test]
+fn padding_ends_with_the_ring() {
+    for (blocks, follows) in [(RING - 4, false), (RING - 3, true), (RING - 2, false)] {
+        let mut image = vec![0; RING as usize * BLOCK];
+        put_commit(&mut image, &Header { block: 1, ..opens() }, &[]);
+        let kind = Kind::Pads { blocks: blocks as u32 };
+        let header = Header { sequence: 2, durable_through: 1, block: 2, kind, ..opens() };
+        put_commit(&mut image, &header, &[]);
+        let anchor = Anchor { tail_block: 1, ..ANCHOR };
+        let found = recovered_from(anchor, &[(&image[..], &[][..])], 64).expect("a log");
+        let (commits, head) = if follows { (2, 0) } else { (1, 2) };
+        assert_eq!((found.commits, found.space.head()), (commits, head), "{blocks}");
+    }
+}
+
+/// Commits are of the epoch that was opened last; one that opens an epoch is of a later one.
+#[test]
+fn an_epoch_is_opened_once_and_has_commits_of_its_own() {
+    let first = Header { epoch: 2, ..opens() };
+    let second = |kind, epoch| {
+        let (sequence, durable_through, block) = (2, 1, 1);
+        let header = Header { epoch, sequence, durable_through, block, kind, ..first };
+        let found = recovered(&ring(&[(first, vec![]), (header, vec![])]), 64, &[]);
+        let found = found.map(|found| (found.commits, found.epoch, found.dropped));
+        found.map_err(|error| error.damage)
+    };
+    assert_eq!(second(Kind::Opens, 1), Ok((1, 2, vec![])));
+    assert_eq!(second(Kind::Opens, 2), Ok((1, 2, vec![1])));
+    assert_eq!(second(Kind::Opens, 3), Ok((2, 3, vec![])));
+    assert_eq!(second(Kind::Plain, 1), Ok((1, 2, vec![])));
+    assert_eq!(second(Kind::Plain, 2), Ok((2, 2, vec![])));
+    // Its epoch must have been opened before.
+    let by = Witness::Commit { block: 1, sequence: 2 };
+    assert_eq!(second(Kind::Plain, 3), Err(Damage::Missing(by)));
+}
+
+/// Groups of eight pages with something of a destage: its intent is through the newest version that
+/// it froze there. Parity of what the array does not have says nothing.
+#[test]
+fn a_log_that_was_cut_lacks_the_intents_of_what_is_left_of_destages() {
+    let zeros = |first, count, version, origin| {
+        let pages = Pages::new(Page(first), count);
+        Record::Zero { pages, version, origin }
+    };
+    let parity = |first| {
+        let (first, row, p, q) = (Page(first), 0, [5; 8], None);
+        Record::Parity { first, row, p, q, moved: true }
+    };
+    let intent = |first, through, moved| {
+        let pages = Pages::new(Page(first), 8);
+        Record::Intent { pages, through, moved }
+    };
+    let (page, version, slot, sectors) = (Page(26), 7, 3, ALL_SECTORS);
+    let (crc, origin) = (crc32c(&[0; 4096]), Origin::Frozen);
+    let records = vec![
+        zeros(9, 1, 6, Origin::Frozen),
+        zeros(15, 2, 4, Origin::Frozen),
+        Record::Data { page, version, slot, sectors, crc, origin },
+        intent(32, 5, true),
+        zeros(33, 1, 5, Origin::Frozen),
+        // It is only dirty.
+        zeros(50, 1, 8, Origin::Moved),
+        parity(32),
+        parity(56),
+        parity(64),
+        parity(72),
+    ];
+    let image = ring(&[(Header { last_version: 9, ..opens() }, records)]);
+    let found = recovered(&image, 8, &[]).expect("a log");
+    let lacking = [(8, 6), (16, 4), (24, 7), (56, 0)];
+    let lacking = lacking.map(|(first, through)| intent(first, through, false));
+    assert_eq!(found.lacking_intents(64, 8), lacking);
+    assert_eq!(found.lacking_intents(56, 8), lacking[..3]);
+}
+
 #[test]
 fn runs_that_touch_do_not_overlap() {
     let run = |first, count| Pages::new(Page(first), count);
@@ -247,7 +394,7 @@ fn runs_that_touch_do_not_overlap() {
 
 /// Each record makes a difference that can be seen, and the same records none.
 #[test]
-fn logs_that_hold_the_same_are_equal() {
+fn logs_are_equal_if_they_hold_equal_records() {
     let pages = Pages::new(Page(8), 4);
     let sums: SectorSums = [5; 8];
     let records = [
@@ -285,6 +432,94 @@ fn logs_that_hold_the_same_are_equal() {
     assert_eq!((all.page(Page(9)), all.frozen(Page(9))), (held(None, 2), None));
 }
 
+/// What is held after some records of one commit, and its space.
+fn applied(records: &[Record]) -> (Contents, LogSpace) {
+    let mut space = LogSpace::new(RING, BLOCK as u32, ANCHOR);
+    space.allocate(1, Purpose::Host).expect("room");
+    let mut contents = Contents::default();
+    for record in records {
+        contents.apply(record, 1, &mut space).expect("applied");
+    }
+    (contents, space)
+}
+
+fn intent(first: u64, count: u32, through: u64) -> Record {
+    Record::Intent { pages: Pages::new(Page(first), count), through, moved: true }
+}
+
+/// It is moved as it is. Another one of any of its pages is nothing that a program writes.
+#[test]
+fn an_open_intent_is_repeated_only_as_it_is() {
+    for (again, refused) in [
+        (intent(8, 8, 3), false),
+        (intent(8, 8, 4), true),
+        (intent(8, 8, 2), true),
+        (intent(8, 4, 3), true),
+        (intent(8, 9, 3), true),
+        (intent(12, 8, 3), true),
+        (intent(15, 1, 3), true),
+        (intent(4, 8, 3), true),
+        (intent(0, 8, 3), false),
+        (intent(16, 8, 4), false),
+    ] {
+        let (mut contents, mut space) = applied(&[intent(8, 8, 3)]);
+        let result = contents.apply(&again, 1, &mut space);
+        assert_eq!(result, if refused { Err(RecordError::Intent) } else { Ok(()) }, "{again:?}");
+    }
+}
+
+/// It freezes what is held of its pages up to its version, and nothing else.
+#[test]
+fn an_intent_freezes_its_pages_as_they_are_then() {
+    let zero = |page, version| {
+        let pages = Pages::new(Page(page), 1);
+        Record::Zero { pages, version, origin: Origin::New }
+    };
+    let pages = [zero(7, 1), zero(8, 2), zero(15, 3), zero(16, 4), zero(9, 5), zero(10, 6)];
+    let (mut contents, mut space) = applied(&pages);
+    contents.apply(&intent(8, 8, 5), 1, &mut space).expect("applied");
+    let frozen: Vec<u64> = (0..20).filter(|page| contents.frozen(Page(*page)).is_some()).collect();
+    let held: Vec<u64> = (0..20).filter(|page| contents.page(Page(*page)).is_some()).collect();
+    assert_eq!((frozen, held), (vec![8, 9, 15], vec![7, 10, 16]));
+    assert_eq!((contents.pages_frozen(), contents.pages_held()), (3, 3));
+    assert!((8..16).all(|page| contents.intent_of(Page(page)).is_some()));
+    assert!([7, 16].iter().all(|page| contents.intent_of(Page(*page)).is_none()));
+}
+
+/// A release closes an intent that it covers, and drops its parity then. All other parity stays.
+#[test]
+fn a_release_closes_the_intents_that_it_covers() {
+    let (row, p, q, moved) = (0, [5; 8], None, false);
+    let parity = |first| Record::Parity { first: Page(first), row, p, q, moved };
+    for (first, count, through, closes) in [
+        (8, 8, 3, true),
+        (8, 8, 4, true),
+        (8, 8, 2, false),
+        (8, 7, 3, false),
+        (8, 9, 3, true),
+        (0, 16, 3, true),
+        (0, 15, 3, false),
+        (9, 7, 3, false),
+        (16, 8, 3, false),
+        (0, 8, 3, false),
+    ] {
+        let before = [intent(8, 8, 3), parity(8), intent(24, 8, 3), parity(24)];
+        let (mut contents, mut space) = applied(&before);
+        let release = Record::Release { pages: Pages::new(Page(first), count), through };
+        contents.apply(&release, 1, &mut space).expect("applied");
+        let open: Vec<u64> = contents.intents().map(|intent| intent.pages.first.0).collect();
+        let with_parity = |first: &u64| contents.parity(Page(*first), 0).is_some();
+        let has_parity: Vec<u64> = (0..32).filter(with_parity).collect();
+        let left = if closes { vec![24] } else { vec![8, 24] };
+        assert_eq!((open, has_parity), (left.clone(), left), "{first}, {count}, {through}");
+    }
+    // Parity that begins where the release ends is not of its pages.
+    let (mut contents, mut space) = applied(&[parity(8), parity(16)]);
+    let release = Record::Release { pages: Pages::new(Page(8), 8), through: 1 };
+    contents.apply(&release, 1, &mut space).expect("applied");
+    assert_eq!((contents.parity(Page(8), 0), contents.parity(Page(16), 0).is_some()), (None, true));
+}
+
 /// Neighbouring pages of zeros are moved as one record only if all else is the same.
 #[test]
 fn zeros_of_other_versions_or_destages_are_moved_apart() {
@@ -309,83 +544,4 @@ fn zeros_of_other_versions_or_destages_are_moved_apart() {
     let [frozen, rest] = [zero(7, 1, 1, Origin::Frozen), zero(8, 1, 1, Origin::Moved)];
     let half_frozen = moved(&[one(Origin::New), intent(false)]);
     assert_eq!(half_frozen, [intent(true), frozen, rest]);
-}
-
-/// A ring in which one commit of one block was written after the other; the first few have records
-/// that count.
-fn used(blocks: u64, live: &[u64]) -> LogSpace {
-    let mut space = LogSpace::new(1 << 12, BLOCK as u32, ANCHOR);
-    for sequence in 1..=blocks {
-        let place = space.allocate(1, Purpose::Housekeeping).expect("room");
-        assert_eq!((place.block, place.sequence), (sequence - 1, sequence));
-        assert_eq!(space.head(), sequence % (1 << 12));
-    }
-    live.iter().for_each(|sequence| space.born(*sequence));
-    space.made_durable(blocks);
-    space
-}
-
-/// 1/32 of the ring above the reserve stays free, or what the commit that waits needs.
-#[test]
-fn records_are_moved_when_too_little_of_the_ring_is_free() {
-    let reserve = used(1, &[]).reserve_blocks();
-    assert_eq!(reserve, 2 * (64 + 128), "two segments, each with a commit that began in it");
-    for (waiting, wanted) in [(0, 128), (64, 128), (65, 130)] {
-        let most = (1 << 12) - reserve - wanted;
-        assert_eq!(used(most, &[3]).evacuate(waiting), None, "{waiting}");
-        let moved = used(most + 1, &[3]).evacuate(waiting);
-        assert!(moved.is_some_and(|commits| commits.contains(&3)), "{waiting}");
-    }
-    // If the newest segment alone has records, moving them would free nothing.
-    let all = (1 << 12) - 1;
-    assert_eq!(used(all, &[all]).evacuate(0), None);
-}
-
-/// What is moved at once fills a block: 21 records of 24 bytes.
-#[test]
-fn segments_are_moved_together_until_their_records_fill_a_block() {
-    let all = (1 << 12) - 1;
-    let few: Vec<u64> = (0..60).map(|segment| 1 + 64 * segment).collect();
-    assert_eq!(used(all, &few).evacuate(0), Some(1..1 + 21 * 64), "one in each segment");
-    let many: Vec<u64> = (1..=4 * 64).collect();
-    assert_eq!(used(all, &many).evacuate(0), Some(1..65), "enough in the first");
-}
-
-/// A start may write an anchor with the same tail. The numbers of the next ones continue from
-/// there.
-#[test]
-fn anchors_go_up_from_one_that_was_restated() {
-    let mut space = used(2048, &[]);
-    let before = space.anchor();
-    space.restated();
-    let durable_through = space.next_sequence() - 1;
-    assert_eq!(space.anchor(), Anchor { number: before.number + 1, durable_through, ..before });
-    let next = space.anchor_due(false, None).expect("half of the ring can be freed");
-    assert_eq!((next.number, next.durable_through), (before.number + 2, 2048));
-    assert!(next.tail_sequence > 1);
-}
-
-/// What is still needed bounds the tail: it goes as far as the segments before that.
-#[test]
-fn an_anchor_frees_what_is_before_a_block_that_is_needed_and_no_more() {
-    // The tail is at block 0 of 4,096, or at 4,032 with the head behind it round the ring's end.
-    let mut moved = used(4_033, &[]);
-    let first = moved.anchor_due(true, None).expect("all but the last segment");
-    moved.anchored(first);
-    for _ in 0..1_000 {
-        moved.allocate(1, Purpose::Host).expect("room");
-    }
-    moved.made_durable(moved.next_sequence() - 1);
-    for space in [used(1_000, &[]), moved] {
-        let tail = space.anchor().tail_block;
-        for blocks in [0, 63, 64, 500, 639, 640] {
-            let needed = (tail + blocks) % 4_096;
-            let due = space.anchor_due(true, Some(needed));
-            let freed = due.map_or(0, |due| (due.tail_block + 4_096 - tail) % 4_096);
-            assert_eq!(freed, blocks / 64 * 64, "{tail}: {blocks}");
-        }
-        // Less than 1/8 of the ring is not worth it while nothing waits.
-        assert_eq!(space.anchor_due(false, Some((tail + 511) % 4_096)), None);
-        assert!(space.anchor_due(false, Some((tail + 512) % 4_096)).is_some());
-    }
 }

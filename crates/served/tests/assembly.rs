@@ -340,7 +340,7 @@ fn without_first_nvs(generation: u64) -> impl Fn(&mut Superblock) + Copy {
 /// An NVS device got a try to record a failure, and its second copy was damaged; it was away when
 /// the others gave the same number again. Now it is back, and the next change was interrupted.
 #[test]
-fn of_the_same_number_the_one_counts_that_others_have_in_both_copies() {
+fn of_equal_numbers_the_one_counts_that_others_have_in_both_copies() {
     let array = Array::current().with(&[M[2], M[3]], true, without_first_nvs(10));
     let array = array.with(&[N[1], M[0], M[1]], false, without_first_nvs(11));
     let mut array = array.with(&[N[0]], true, one_fails);
