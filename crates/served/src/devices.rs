@@ -453,3 +453,176 @@ impl Devices {
         done.or_else(|| self.write_superblocks(situation, ops))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use destage_engine::array::geometry::{Geometry, Level};
+    use destage_engine::event::Owner;
+    use destage_engine::units::DiskId;
+    use destage_nvslog::superblock::REBUILDS_MAX;
+
+    /// What an array of three members and one NVS device says.
+    fn superblock() -> Superblock {
+        let (level, strip_pages, group_stripes, disk_pages) = (Level::Raid5, 2, 2, 16);
+        Superblock {
+            generation: 9,
+            base: 8,
+            base_identity: 3,
+            joined: 0,
+            array: [1; 16],
+            device: [0; 16],
+            log: LogId([2; 16]),
+            role: Role::Member(0),
+            geometry: Geometry { level, disks: 3, strip_pages, group_stripes, disk_pages },
+            nvs: [Some([20; 16]), None],
+            block_bytes: 512,
+            ring_blocks: 64,
+            dirty_pages_max: 24,
+            slots: 30,
+            unknown_write_features: 0,
+            failed: [0; 128],
+            rebuilds: [None; REBUILDS_MAX],
+            lost_pages: false,
+            doubted_rows: false,
+        }
+    }
+
+    fn devices() -> Devices {
+        Devices::new(superblock(), vec![[10; 16], [11; 16], [12; 16]], vec![[20; 16]])
+    }
+
+    /// The superblocks that are to be written, by device and copy, and the number of their change.
+    fn written(ops: &mut Ops) -> Vec<(Device, usize, Superblock, u64)> {
+        let mut out = Vec::new();
+        ops.take(&mut out);
+        let written = out.into_iter().map(|op| {
+            let OpKind::Write { offset, buffer, durable: true } = &op.kind else {
+                panic!("{op:?}")
+            };
+            let copy = SUPERBLOCKS.iter().position(|at| at == offset).expect("a superblock");
+            let superblock = Superblock::decode(buffer).expect("a superblock");
+            let Purpose::Superblock { change } = ops.finish(op.id).expect("in flight").purpose
+            else {
+                panic!("another purpose")
+            };
+            (op.device, copy, superblock, change)
+        });
+        written.collect()
+    }
+
+    /// Carries out a change to its end; the devices and copies that were written, and what they
+    /// have.
+    fn carried_out(
+        devices: &mut Devices,
+        situation: &Situation<'_>,
+    ) -> (Vec<(Device, usize)>, Superblock) {
+        let mut ops = Ops::default();
+        let (mut places, mut done) = (Vec::new(), devices.change(situation, &mut ops));
+        while done.is_none() {
+            let now = written(&mut ops);
+            assert!(!now.is_empty() && devices.changing(), "{places:?}");
+            for (device, copy, superblock, change) in now {
+                assert!(done.is_none() && devices.superblock_of(device) == superblock);
+                places.push((device, copy));
+                done = devices.superblock_written(change, situation, &mut ops);
+            }
+        }
+        assert!(written(&mut ops).is_empty() && !devices.changing());
+        (places, done.expect("looked at"))
+    }
+
+    /// NVS devices before members before spares, first copies before second ones. Each change is
+    /// made on the one before.
+    #[test]
+    fn a_change_is_written_to_one_kind_of_devices_after_the_other() {
+        let mut devices = devices();
+        let [nvs, m0, m1, m2] =
+            [Device::Nvs(0), Device::Member(0), Device::Member(1), Device::Member(2)];
+        let situation = Situation { nvs: &[0], rebuilding: vec![], flushing: false };
+        let built = superblock();
+        let (places, first) = carried_out(&mut devices, &situation);
+        let order = [nvs, m0, m1, m2];
+        let twice = |order: &[Device]| -> Vec<(Device, usize)> {
+            [0, 1].into_iter().flat_map(|copy| order.iter().map(move |d| (*d, copy))).collect()
+        };
+        assert_eq!(places, twice(&order));
+        assert_eq!((first.generation, first.base, first.base_identity), (10, 9, built.identity()));
+        // Member 1 has failed, and then is rebuilt.
+        devices.mark(1, true);
+        let (places, second) = carried_out(&mut devices, &situation);
+        assert_eq!(places, twice(&[nvs, m0, m2]));
+        assert_eq!((second.generation, second.base), (11, 10));
+        assert_eq!(second.base_identity, first.identity());
+        assert_eq!(devices.superblock_of(m1).joined, NOT_JOINED);
+        let situation = Situation { rebuilding: vec![1], ..situation };
+        devices.begin_rebuild(1, [99; 16]);
+        assert_eq!(carried_out(&mut devices, &situation).0, twice(&[nvs, m0, m2, m1]));
+        devices.rebuilt(1);
+        let (places, last) = carried_out(&mut devices, &situation);
+        assert_eq!(places, twice(&[nvs, m0, m2, m1]), "it is never ahead of the others");
+        assert_eq!((last.generation, last.base), (13, 12));
+        assert_eq!(devices.superblock_of(m1).joined, 13, "from now on it is in use");
+        assert_eq!(devices.superblock_of(m0).joined, 0);
+    }
+
+    /// Something else changes while a change is being written: the next one says so, and is made on
+    /// what all devices have.
+    #[test]
+    fn a_write_of_an_earlier_change_does_not_count_for_the_next() {
+        let (mut devices, mut ops) = (devices(), Ops::default());
+        let situation = Situation { nvs: &[0], rebuilding: vec![], flushing: false };
+        assert_eq!(devices.change(&situation, &mut ops), None);
+        let [(Device::Nvs(0), 0, tried, first)] = written(&mut ops)[..] else { panic!("one") };
+        devices.mark(1, true);
+        assert_eq!(devices.change(&situation, &mut ops), None);
+        assert!(written(&mut ops).is_empty(), "one after the other");
+        assert_eq!(devices.superblock_written(first, &situation, &mut ops), None);
+        let [(Device::Nvs(0), 0, next, second)] = written(&mut ops)[..] else { panic!("one") };
+        assert_eq!((tried.generation, tried.base, tried.has_failed(1)), (10, 9, false));
+        assert_eq!((next.generation, next.base, next.has_failed(1)), (11, 9, true));
+        assert_ne!(first, second);
+        assert_eq!(devices.superblock_written(first, &situation, &mut ops), None);
+        assert!(written(&mut ops).is_empty(), "it is of the earlier one");
+        assert_eq!(devices.superblock_written(second, &situation, &mut ops), None);
+        assert_eq!(written(&mut ops).len(), 2, "members 0 and 2");
+    }
+
+    #[test]
+    fn a_change_waits_for_the_flush_of_a_rebuilt_member() {
+        let (mut devices, mut ops) = (devices(), Ops::default());
+        let mut situation = Situation { nvs: &[0], rebuilding: vec![], flushing: true };
+        assert!(!devices.changing());
+        assert_eq!(devices.change(&situation, &mut ops), None);
+        assert!(devices.changing() && written(&mut ops).is_empty());
+        assert_eq!(devices.superblock().generation, 9);
+        situation.flushing = false;
+        assert_eq!(devices.change(&situation, &mut ops), None);
+        assert!(devices.changing() && written(&mut ops).len() == 1);
+        assert_eq!(devices.superblock().generation, 10);
+    }
+
+    #[test]
+    fn a_page_that_cannot_be_read_counts_again_when_it_was_written() {
+        let mut devices = devices();
+        assert_eq!([5, 6, 5, 6].map(|page| devices.note_bad_page(1, page, 2)), [false; 4]);
+        let write = |first, pages| DiskCommand {
+            disk: DiskId(1),
+            first,
+            pages,
+            write: true,
+            owner: Owner::Destage(0),
+        };
+        let other = DiskCommand { disk: DiskId(2), ..write(5, 2) };
+        for elsewhere in [write(3, 2), write(7, 9), other] {
+            devices.pages_written(&elsewhere);
+            let counts = [5, 6].map(|page| devices.note_bad_page(1, page, 2));
+            assert_eq!(counts, [false; 2], "{elsewhere:?}");
+        }
+        devices.pages_written(&write(4, 3));
+        assert!(devices.note_bad_page(1, 6, 2), "the third");
+        assert!(devices.note_bad_page(1, 6, 2), "it stays so");
+        assert!(!devices.note_bad_page(0, 6, 2), "another member");
+        assert!(!devices.note_bad_page(2, 6, 1) && devices.note_bad_page(2, 7, 1));
+    }
+}

@@ -1,6 +1,7 @@
 //! Tests of the log as it is written.
 
 use super::*;
+use crate::io::Op;
 use destage_nvslog::anchor::Anchor;
 use destage_nvslog::record::ALL_SECTORS;
 use destage_nvslog::slots::Slots;
@@ -484,4 +485,113 @@ fn zeros_of_a_small_write_are_one_commit() {
     log.clear(PageRange::new(Page(1), 256), true);
     let records: Vec<usize> = log.queue.iter().map(|batch| batch.records.len()).collect();
     assert_eq!(records, [2650, 128]);
+}
+
+/// Commits of one block, each with a page in a slot.
+#[test]
+fn blocks_in_use_and_bytes_written_are_counted_commit_by_commit() {
+    let (mut ops, mut log) = (Ops::default(), empty());
+    assert_eq!((log.status().bytes_used, log.status().bytes_written), (0, 0));
+    for commits in 1..=5 {
+        assert!(log.settled());
+        log.write_page(1, &[7; PAGE], ALL_SECTORS);
+        assert!(!log.settled(), "it waits");
+        log.turn(&mut ops);
+        assert!(!log.settled(), "it is in flight");
+        carried_out(&mut log, &mut ops);
+        let LogStatus { bytes_written, records_moved, bytes_used } = log.status();
+        assert_eq!((bytes_used, bytes_written), (commits * 512, commits * (512 + PAGE as u64)));
+        assert_eq!(records_moved, 0);
+    }
+}
+
+#[test]
+fn a_log_continues_the_counts_of_the_one_before() {
+    let (mut earlier, mut log) = (empty(), empty());
+    (earlier.bytes_written, earlier.records_moved) = (100, 7);
+    (log.bytes_written, log.records_moved) = (20, 3);
+    log.count_from(&earlier);
+    let LogStatus { bytes_written, records_moved, bytes_used } = log.status();
+    assert_eq!((bytes_written, records_moved, bytes_used), (120, 10, 0));
+}
+
+/// A device that is no longer used has done nothing: what it was to write is not there.
+#[test]
+fn a_step_of_a_resync_that_is_given_up_is_not_done() {
+    let (mut ops, mut log) = (Ops::default(), empty());
+    log.write_page(1, &[7; PAGE], ALL_SECTORS);
+    log.turn(&mut ops);
+    carried_out(&mut log, &mut ops);
+    let new = NewMirror { device: 1, uuid: [9; 16], bytes: u64::MAX, block_bytes: 512 };
+    log.add_mirror(&new, &mut ops).expect("begun");
+    let number = log.mirrors;
+    log.mirror_done(number, Some(Buffer::zeroed(512)), &mut ops);
+    let mut out = Vec::new();
+    ops.take(&mut out);
+    let [_, Op { kind: OpKind::Write { .. }, .. }] = &out[..] else { panic!("{out:?}") };
+    out.clear();
+    let before = log.mirror_status();
+    log.op_abandoned(LogOp::Mirror { number }, &mut ops);
+    ops.take(&mut out);
+    assert!(out.is_empty() && log.mirror_status() == before, "{out:?}");
+    log.op_done(LogOp::Mirror { number }, None, &mut ops);
+    ops.take(&mut out);
+    assert!(out.len() == 1 && log.mirror_status() != before, "{out:?}");
+}
+
+/// Records of destages alone wait for others, in a block that has room for these.
+#[test]
+fn a_batch_waits_only_with_what_no_host_waits_for() {
+    let mut log = empty();
+    let mut patience = |pages: usize, records: usize, bytes: usize, waiters: &[Waiter]| {
+        let release = Record::Release { pages: Pages::new(Page(0), 4), through: 1 };
+        let mut batch = log.new_batch();
+        (batch.pages, batch.bytes, batch.records) = (pages, bytes, vec![release; records]);
+        batch.waiters = waiters.to_vec();
+        batch.patience(512)
+    };
+    let (intent, append) = (Waiter::Intent(1), Waiter::Append(RequestId(2)));
+    let (answer, short) = (Waiter::Answer(HostId(3)), Duration::from_millis(1));
+    assert_eq!(patience(0, 1, 88, &[]), CONFIRM_AFTER);
+    assert_eq!(patience(0, 18, 511, &[]), CONFIRM_AFTER);
+    assert_eq!(patience(0, 1, 88, &[intent]), short);
+    assert_eq!(patience(0, 18, 511, &[intent, intent]), short);
+    let at_once = [
+        patience(0, 19, 512, &[]),
+        patience(0, 19, 513, &[intent]),
+        patience(1, 1, 88, &[]),
+        patience(1, 1, 88, &[intent]),
+        patience(0, 0, HEADER_BYTES, &[]),
+        patience(0, 1, 88, &[append]),
+        patience(0, 1, 88, &[intent, answer]),
+    ];
+    assert_eq!(at_once, [Duration::ZERO; 7]);
+}
+
+#[test]
+fn more_is_held_back_from_17_batches_that_wait() {
+    let mut log = empty();
+    for waiting in 0..20 {
+        assert_eq!(log.is_behind(), waiting > 16, "{waiting}");
+        let batch = log.new_batch();
+        log.queue.push_back(batch);
+    }
+}
+
+/// All of its writes, on both.
+#[test]
+fn two_devices_must_have_a_commit_before_it_is_durable() {
+    let (mut ops, mut log) = (Ops::default(), empty());
+    log.devices = vec![0, 1];
+    log.write_page(1, &[7; PAGE], ALL_SECTORS);
+    log.wait(Waiter::Intent(1));
+    log.turn(&mut ops);
+    let [sequence] = in_flight(&log)[..] else { panic!("one commit") };
+    for left in (0..4).rev() {
+        assert_eq!(log.next_durable(), None, "{left}");
+        log.commit_done(sequence + 1);
+        log.commit_done(sequence);
+        assert_eq!(log.in_flight.front().map_or(0, |flight| flight.pending), left);
+    }
+    assert_eq!((log.next_durable(), log.durable_version()), (Some(Waiter::Intent(1)), 1));
 }
