@@ -116,3 +116,173 @@ impl Repairs {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use destage_engine::array::geometry::{Geometry, Level};
+    use destage_nvslog::LogId;
+    use destage_nvslog::superblock::REBUILDS_MAX;
+
+    const M: [Device; 2] = [Device::Member(0), Device::Member(1)];
+    const N: [Device; 2] = [Device::Nvs(0), Device::Nvs(1)];
+
+    /// What a device says of a try with the number 9 on what was built with the number 8.
+    fn superblock(device: Device) -> Superblock {
+        let (role, uuid) = match device {
+            Device::Member(number) => (Role::Member(number), [10 + number as u8; 16]),
+            Device::Nvs(number) => (Role::Nvs(number), [20 + number as u8; 16]),
+        };
+        let (level, strip_pages, group_stripes, disk_pages) = (Level::Raid10, 2, 2, 16);
+        Superblock {
+            generation: 9,
+            base: 8,
+            base_identity: 0,
+            joined: 0,
+            array: [1; 16],
+            device: uuid,
+            log: LogId([2; 16]),
+            role,
+            geometry: Geometry { level, disks: 4, strip_pages, group_stripes, disk_pages },
+            nvs: [Some([20; 16]), Some([21; 16])],
+            block_bytes: 512,
+            ring_blocks: 64,
+            dirty_pages_max: 24,
+            slots: 30,
+            unknown_write_features: 0,
+            failed: [0; 128],
+            rebuilds: [None; REBUILDS_MAX],
+            lost_pages: false,
+            doubted_rows: false,
+        }
+    }
+
+    /// It has it in the first copy, and `confirmed` in the second, too.
+    fn has(device: Device, confirmed: bool) -> (Device, Chosen) {
+        let (superblock, damaged, older) = (superblock(device), [false; 2], None);
+        (device, Chosen { superblock, confirmed, damaged, older })
+    }
+
+    /// The second copy is damaged: it may have had it.
+    fn damaged(device: Device) -> (Device, Chosen) {
+        let (_, own) = has(device, true);
+        (device, Chosen { damaged: [false, true], ..own })
+    }
+
+    fn joined(device: Device, joined: u64) -> (Device, Chosen) {
+        let (_, own) = has(device, false);
+        (device, Chosen { superblock: Superblock { joined, ..own.superblock }, ..own })
+    }
+
+    fn repairs(used: &[(Device, Chosen)]) -> Repairs {
+        Repairs::of(&superblock(M[0]), used, used.iter().map(|(_, own)| *own))
+    }
+
+    #[test]
+    fn second_copies_are_written_if_one_is_there_or_for_a_new_nvs_device() {
+        let [no, yes] = [false, true];
+        let other = |say: fn(&mut Superblock)| {
+            let (device, mut own) = has(M[0], no);
+            say(&mut own.superblock);
+            (device, own)
+        };
+        let older = other(|said| (said.generation, said.base) = (8, 7));
+        let differs = other(|said| said.lost_pages = true);
+        let cases: [(&[(Device, Chosen)], &[Device], bool); 11] = [
+            (&[has(N[0], no), has(N[1], no), has(M[0], no), has(M[1], no)], &[], no),
+            (&[has(N[0], yes), has(N[1], yes), has(M[0], yes)], &[], yes),
+            (&[has(N[0], yes), has(N[1], no), has(M[0], no)], &[N[1], M[0]], yes),
+            (&[has(N[0], no), has(N[1], no), damaged(M[0])], &[], no),
+            (&[has(N[0], yes), has(N[1], no), damaged(M[0])], &[N[1]], yes),
+            (&[has(N[0], no), joined(N[1], 9), joined(M[0], 9)], &[N[1]], no),
+            (&[has(N[0], no), joined(N[1], 8), joined(M[0], 9)], &[], no),
+            (&[has(N[0], yes), joined(N[1], 8), joined(M[0], 9)], &[N[1], M[0]], yes),
+            (&[has(N[0], yes), has(N[1], no), older], &[], no),
+            (&[has(N[0], yes), has(N[1], no), differs], &[], no),
+            (&[joined(N[0], 9), older], &[], no),
+        ];
+        for (number, (used, unfinished, complete)) in cases.into_iter().enumerate() {
+            let repairs = repairs(used);
+            let lacking: Vec<Device> = repairs.unfinished.iter().map(|(d, _)| *d).collect();
+            assert_eq!((&lacking[..], repairs.complete()), (unfinished, complete), "{number}");
+        }
+    }
+
+    /// Devices that take everything; what they took.
+    #[derive(Default)]
+    struct Taken(Vec<(Device, u64, Superblock)>);
+
+    impl Media for Taken {
+        fn bytes(&mut self, _: Device) -> Result<u64, IoError> {
+            Ok(u64::MAX)
+        }
+
+        fn read(&mut self, _: Device, _: u64, _: &mut [u8]) -> Result<(), IoError> {
+            Err(IoError::GONE)
+        }
+
+        fn write(&mut self, device: Device, offset: u64, bytes: &[u8]) -> Result<(), IoError> {
+            let superblock = Superblock::decode(bytes).expect("a superblock");
+            self.0.push((device, offset, superblock));
+            Ok(())
+        }
+
+        fn flush(&mut self, _: Device) -> Result<(), IoError> {
+            Ok(())
+        }
+    }
+
+    fn written(repairs: &Repairs, built_on: u64) -> Vec<(Device, u64, Superblock)> {
+        let mut taken = Taken::default();
+        repairs.write(&mut taken, built_on).expect("written");
+        taken.0
+    }
+
+    #[test]
+    fn nvs_devices_are_repaired_before_members() {
+        let mut first = has(M[0], true);
+        first.1.damaged = [true, false];
+        let repairs = repairs(&[first, has(M[1], false), damaged(N[0]), has(N[1], false)]);
+        assert_eq!(repairs.damaged().collect::<Vec<_>>(), [(N[0], 1), (M[0], 0)]);
+        // All have it in both copies afterwards: then something may be built on it.
+        let [one, two] = SUPERBLOCKS;
+        let order = [(N[0], two), (N[1], two), (M[0], one), (M[1], two)];
+        let order = order.map(|(device, at)| (device, at, superblock(device)));
+        for built_on in [8, 9] {
+            assert_eq!(written(&repairs, built_on), order);
+        }
+    }
+
+    /// Otherwise the second copy would say that something may have been built on a try.
+    #[test]
+    fn a_damaged_second_copy_of_a_try_gets_what_was_before() {
+        let with = |joined: u64, base: Option<u64>, copy: usize, built_on: u64| {
+            let (device, mut own) = damaged(N[0]);
+            own.superblock.joined = joined;
+            own.damaged = [copy == 0, copy == 1];
+            let (_, mut other) = has(M[0], false);
+            other.older = base.map(|base| Superblock {
+                generation: 8,
+                base,
+                doubted_rows: true,
+                ..superblock(M[0])
+            });
+            let repairs =
+                Repairs::of(&superblock(M[0]), &[(device, own)], [own, other].into_iter());
+            let [(device, at, said)] = written(&repairs, built_on)[..] else { panic!("one") };
+            assert_eq!((device, at), (N[0], SUPERBLOCKS[copy]));
+            assert_eq!((said.role, said.device, said.joined), (Role::Nvs(0), [20; 16], joined));
+            (said.generation, said.base, said.doubted_rows)
+        };
+        let tried = (9, 8, false);
+        assert_eq!(with(0, Some(7), 1, 9), tried, "it was built on");
+        assert_eq!(with(0, Some(7), 0, 8), tried, "the first copy has the try");
+        assert_eq!(with(0, Some(7), 1, 8), (8, 7, true));
+        assert_eq!(with(8, Some(7), 1, 8), (8, 7, true));
+        // Nobody knows more than the number.
+        let number = (8, 8, false);
+        assert_eq!(with(9, Some(7), 1, 8), number, "it was not in use then");
+        assert_eq!(with(0, Some(8), 1, 8), number, "a start that knew no more wrote it");
+        assert_eq!(with(0, None, 1, 8), number);
+    }
+}
