@@ -11,8 +11,11 @@ use destage_nvslog::crc::crc32c;
 use destage_nvslog::record::{ALL_SECTORS, Origin, Pages, Record};
 use destage_nvslog::sizes::Sizes;
 use destage_nvslog::superblock::{DATA_START, Superblock};
-use destage_served::{Allow, AssembleError, Command, Device, LogError, Media, OpenError, Settings};
+use destage_served::{
+    Allow, AssembleError, Command, Device, IoError, LogError, Media, OpenError, Settings,
+};
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// An array that was stopped with dirty pages.
 fn stopped() -> Devices {
@@ -340,4 +343,97 @@ fn a_ring_without_a_block_for_the_start_is_refused_and_loses_nothing() {
         let held = destage_served::inspect(&mut full, &assembly);
         assert_eq!((held.dirty_pages, held.commits), (63, 63));
     }
+}
+
+/// Devices of which the NVS device cannot read some bytes.
+struct Unreadable {
+    devices: Devices,
+    bad: Range<u64>,
+    /// The bytes of each read that failed.
+    failed: Vec<usize>,
+}
+
+impl Media for Unreadable {
+    fn bytes(&mut self, device: Device) -> Result<u64, IoError> {
+        self.devices.bytes(device)
+    }
+
+    fn read(&mut self, device: Device, offset: u64, into: &mut [u8]) -> Result<(), IoError> {
+        let end = offset + into.len() as u64;
+        if device == Device::Nvs(0) && offset < self.bad.end && self.bad.start < end {
+            self.failed.push(into.len());
+            return Err(IoError::MEDIUM);
+        }
+        self.devices.read(device, offset, into)
+    }
+
+    fn write(&mut self, device: Device, offset: u64, bytes: &[u8]) -> Result<(), IoError> {
+        self.devices.write(device, offset, bytes)
+    }
+
+    fn flush(&mut self, device: Device) -> Result<(), IoError> {
+        self.devices.flush(device)
+    }
+}
+
+/// An array whose log has commits in the blocks 1 to 4 of 64: dirty pages 6, 7 and 9, of which the
+/// first is lost, and pages 1 and 2 in an open destage. In block 7 a commit was not finished.
+fn with_a_log_of_four_commits() -> Devices {
+    let intent = Record::Intent { pages: Pages::new(Page(0), 8), through: 2, moved: false };
+    let pages = vec![lost_page(3), zeros(7), zeros(9)];
+    let mut devices = with_log(100, [vec![zeros(1), zeros(2)], pages, vec![intent], vec![]]);
+    let log = devices.assembled(&Allow::default()).superblock.log;
+    let (sequence, durable_through, block, kind) = (9, 3, 7, Kind::Plain);
+    let header = Header { epoch: 1, sequence, durable_through, block, last_version: 9, kind };
+    let mut torn = Vec::new();
+    commit::encode(&header, &[], log, 512, &mut torn);
+    torn[300] ^= 1;
+    devices.write(Device::Nvs(0), DATA_START + 7 * 512, &torn).expect("written");
+    devices
+}
+
+#[test]
+fn an_inspection_says_what_a_log_holds() {
+    let mut devices = with_a_log_of_four_commits();
+    let assembly = devices.assembled(&Allow::default());
+    let found = destage_served::inspect(&mut devices, &assembly);
+    assert_eq!((found.ring, found.tail, found.damage), ((64, 512), Some((2, 1)), None));
+    assert_eq!((found.commits, found.last_sequence, found.dropped), (4, 5, 1));
+    assert_eq!((found.dirty_pages, found.open_intents), (5, 1));
+    assert_eq!((found.ranges, found.lost), (vec![(6, 2), (9, 1)], vec![(6, 1)]));
+    assert_eq!((found.repairs, found.unreadable, found.unreadable_behind), (0, vec![], 0));
+    // Without an anchor nothing is known but the sizes.
+    for at in [4096, 8192] {
+        devices.write(Device::Nvs(0), at, &[7; SECTOR]).expect("written");
+    }
+    let found = destage_served::inspect(&mut devices, &assembly);
+    assert_eq!((found.ring, found.tail, found.commits), ((64, 512), None, 0));
+}
+
+/// A device may take seconds for each read that fails: what could not be read ahead is read only as
+/// it is needed, and nothing of it is tried twice.
+#[test]
+fn of_what_cannot_be_read_little_is_tried() {
+    let inspected = |bad: Range<u64>| {
+        let mut devices = with_a_log_of_four_commits();
+        let assembly = devices.assembled(&Allow::default());
+        let mut media = Unreadable { devices, bad, failed: Vec::new() };
+        let found = destage_served::inspect(&mut media, &assembly);
+        assert_eq!((found.commits, found.dirty_pages, found.damage), (4, 5, None));
+        (found, media.failed)
+    };
+    let blocks = |first: u64, count: u64| {
+        let first = DATA_START + first * SECTOR as u64;
+        first..first + count * SECTOR as u64
+    };
+    let (found, failed) = inspected(blocks(20, 2));
+    assert_eq!((found.unreadable, found.unreadable_behind), (vec![0], 2));
+    // Ahead, then from the log's end to the ring's, then block by block.
+    assert_eq!(failed.len(), 4, "{failed:?}");
+    assert_eq!(failed[1..], [59 * SECTOR, SECTOR, SECTOR]);
+    assert_eq!(found.lost, [(6, 1)]);
+    // In a slot that nothing names.
+    let (found, failed) = inspected(blocks(64 + 50 * 8, 1));
+    assert_eq!((found.unreadable, found.unreadable_behind), (vec![], 0));
+    assert_eq!(failed.len(), 1, "{failed:?}");
 }
