@@ -515,6 +515,14 @@ fn devices_that_were_used_apart_are_refused() {
     assert_eq!(used(&apart.assembled(&degraded())), Some((vec![0, 2], vec![0])));
     let tried = apart.clone().with_a_try(&some).assembled(&Allow::default()).err();
     assert_eq!(tried, Some(AssembleError::Disagrees(M[0])), "a try takes nothing back");
+    // What a start repaired that knew no more than the number says nothing of devices.
+    let mut number = apart.clone().with_a_try(&some);
+    for device in some {
+        let said = number.0.get_mut(&device).expect("a device").as_mut().expect("readable");
+        let older = said.older.as_mut().expect("of the try");
+        older.base = older.generation;
+    }
+    assert_eq!(used(&number.assembled(&Allow::default())), Some((vec![0, 2], vec![0])));
     // That is not so if the others came into use only later.
     let later = apart.clone().with(&others, true, |said| said.joined = 13);
     assert_eq!(used(&later.assembled(&Allow::default())), Some((vec![0, 2], vec![0])));
@@ -609,4 +617,58 @@ fn a_new_mirror_is_not_used_with_members_that_served_without_it() {
     assert_eq!(used(&array.assembled(&degraded())), None);
     let alone = array.without(N[1]).assembled(&degraded());
     assert_eq!(used(&alone), Some((vec![], vec![0])));
+}
+
+/// The array has lost its NVS, and a device of another half is here that gave the same number: it
+/// has nothing of this half, and is not missed.
+#[test]
+fn an_nvs_device_of_another_half_is_not_missed() {
+    let only = |said: &mut Superblock| {
+        (said.generation, said.base) = (10, 9);
+        said.nvs = [Some([20; 16]), None];
+    };
+    let array = Array::current().with(&ALL, true, only);
+    let ours = array.0[&M[0]].expect("readable").superblock.identity();
+    let array = array.with(&N[..1], true, |said| said.doubted_rows = true);
+    let array = array.with(&M, false, |said| {
+        (said.generation, said.base, said.base_identity) = (11, 10, ours);
+        said.nvs = [None; 2];
+    });
+    let mut array = array.without(N[1]);
+    assert_eq!(used(&array.assembled(&Allow::default())), Some((vec![], vec![])));
+    // What a device with a damaged copy had is not known.
+    array.damage(N[0]);
+    let refused = array.assembled(&Allow::default()).err();
+    assert_eq!(refused, Some(AssembleError::Stale { device: N[0], has: 10, newest: 11 }));
+}
+
+/// A try that one device has was made on another generation than what all others have. These count
+/// only if it may be left out.
+#[test]
+fn what_most_devices_have_counts_without_a_newer_one_only_if_that_is_allowed() {
+    let rest = [M[1], M[2], M[3], N[0], N[1]];
+    let array = Array::current().with(&rest, true, |said| {
+        (said.generation, said.base) = (10, 9);
+        said.mark(0, true);
+    });
+    let array = array.with(&M[..1], false, |said| {
+        (said.generation, said.base, said.base_identity) = (11, 10, 77);
+    });
+    let refused = array.assembled(&Allow::default()).err();
+    assert_eq!(refused, Some(AssembleError::Stale { device: M[1], has: 10, newest: 11 }));
+    let assembly = array.assembled(&degraded()).expect("an array");
+    assert_eq!((assembly.superblock.generation, &assembly.failed[..]), (10, &[0][..]));
+    assert_eq!((&assembly.newly_failed[..], &assembly.copies[..]), (&[][..], &[0, 1][..]));
+}
+
+/// A member has a try in its second copy, and the next one. Devices that the try names never had
+/// it, so nothing was built on it, though it leaves one out that is here.
+#[test]
+fn a_try_that_devices_which_it_names_lack_was_not_built_on() {
+    let array = Array::current().with(&M[1..2], false, |said| {
+        (said.generation, said.base) = (12, 9);
+    });
+    let array = array.with(&M[..1], true, one_fails).with_a_try(&M[..1]);
+    let assembly = array.assembled(&Allow::default()).expect("an array");
+    assert_eq!((assembly.superblock.generation, &assembly.failed[..]), (9, &[][..]));
 }
