@@ -443,3 +443,194 @@ fn submit(
     window.pending += runs.len() as u32;
     state.submit(Owner::Rebuild(window.serial), runs, write, actions);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::array::geometry::Level;
+    use crate::counters::Counters;
+    use crate::dispatch::{Dispatch, Order};
+    use crate::faults::Faults;
+    use crate::idle::IdleTime;
+
+    const SPARE: DiskId = DiskId(0);
+    const PAGES: u64 = 256;
+
+    /// Groups of two rows.
+    fn state() -> ArrayState {
+        let (level, strip_pages, group_stripes, disk_pages) = (Level::Raid5, 2, 1, PAGES);
+        ArrayState {
+            geometry: Geometry { level, disks: 4, strip_pages, group_stripes, disk_pages },
+            dispatch: Dispatch::new(4, 8, Order::Arrival, disk_pages),
+            faults: Faults::default(),
+            idle: IdleTime::new(4),
+            counters: Counters::default(),
+            now: Instant::ZERO,
+            paused: false,
+        }
+    }
+
+    /// A rebuild of the spare from this page on, one window after the other.
+    fn begun(from: u64, limits: Limits, state: &mut ArrayState) -> Rebuilds {
+        let mut rebuilds = Rebuilds::default();
+        rebuilds.set_limits(Limits { depth: 1, ..limits });
+        rebuilds.begin(SPARE, from, state);
+        rebuilds
+    }
+
+    fn pump(rebuilds: &mut Rebuilds, state: &mut ArrayState) -> Vec<Action> {
+        let mut actions = Vec::new();
+        rebuilds.pump(state, core::iter::empty::<GroupId>, &mut actions);
+        actions
+    }
+
+    /// Carries out a window, which takes this long; what followed, and what else the driver must
+    /// do.
+    fn window(
+        rebuilds: &mut Rebuilds,
+        state: &mut ArrayState,
+        took: Duration,
+        reads_mean: Duration,
+    ) -> (AfterWindow, Vec<Action>) {
+        let (mut after, mut others) = (AfterWindow::Nothing, Vec::new());
+        let mut actions = pump(rebuilds, state);
+        assert!(!actions.is_empty(), "no window may begin");
+        while let Some(action) = actions.pop() {
+            match action {
+                Action::Disk(DiskCommand { disk, owner, write, .. }) => {
+                    assert_eq!(after, AfterWindow::Nothing, "the write comes last");
+                    let Owner::Rebuild(serial) = owner else { panic!("{owner:?}") };
+                    if write {
+                        state.now += took;
+                    }
+                    state.done(disk, owner, &mut actions);
+                    after = rebuilds.command_done(serial, reads_mean, state, &mut actions);
+                }
+                Action::Regenerate { window, .. } => {
+                    rebuilds.regenerated(window, state, &mut actions);
+                }
+                other => others.push(other),
+            }
+        }
+        (after, others)
+    }
+
+    /// While hosts read slowly, the share goes down by quarters; afterwards it comes back step by
+    /// step. The pause behind a window is what the share leaves of the time.
+    #[test]
+    fn the_share_follows_the_reads_of_hosts() {
+        let mut state = state();
+        let reads_under = Some(Duration(1000));
+        let limits =
+            Limits { window_pages: 8, share_permille: 400, reads_under, ..Limits::default() };
+        let mut rebuilds = begun(0, limits, &mut state);
+        let (slow, quick, took) = (Duration(1001), Duration(1000), Duration(1_000_000));
+        for (reads, share) in [
+            (slow, 300),
+            (slow, 225),
+            (slow, 168),
+            (quick, 218),
+            (quick, 268),
+            (slow, 201),
+            (quick, 251),
+            (quick, 301),
+            (quick, 351),
+            (quick, 400),
+            (quick, 400),
+        ] {
+            window(&mut rebuilds, &mut state, took, reads);
+            let due = state.now + Duration(took.0 / share * (1000 - share));
+            assert_eq!(rebuilds.deadline(&state), Some(due), "{share}");
+            state.now = Instant(due.0 - 1);
+            assert!(pump(&mut rebuilds, &mut state).is_empty(), "{share}");
+            state.now = due;
+        }
+        let mut state = self::state();
+        let mut rebuilds = begun(0, Limits { share_permille: 5, ..limits }, &mut state);
+        window(&mut rebuilds, &mut state, took, slow);
+        let due = state.now + Duration(took.0 / 5 * 995);
+        assert_eq!(rebuilds.deadline(&state), Some(due), "and no lower");
+    }
+
+    #[test]
+    fn the_least_bandwidth_ends_a_pause() {
+        let least = Limits { window_pages: 8, least_pages_per_s: 1000, ..Limits::default() };
+        // Eight pages in 8 ms.
+        for (share_permille, took, pause) in
+            [(100, 1_000_000, 7_000_000), (500, 1_000_000, 1_000_000), (100, 9_000_000, 0)]
+        {
+            let mut state = state();
+            let mut rebuilds = begun(0, Limits { share_permille, ..least }, &mut state);
+            window(&mut rebuilds, &mut state, Duration(took), Duration(0));
+            let due = Some(state.now + Duration(pause));
+            assert_eq!(rebuilds.deadline(&state), due, "{share_permille} {took}");
+        }
+    }
+
+    /// A 64th of the disk is four pages here, and a window two. The time to go is estimated from
+    /// what was done here.
+    #[test]
+    fn a_rebuild_says_how_far_it_is_and_announces_each_64th() {
+        let mut state = state();
+        state.now = Instant(100);
+        let limits = Limits { window_pages: 3, ..Limits::default() };
+        let mut rebuilds = begun(9, limits, &mut state);
+        let progress = |rebuilds: &Rebuilds, state: &ArrayState| {
+            let Progress { disk, done_pages, disk_pages, elapsed, to_go } =
+                rebuilds.progress(state).next().expect("one");
+            assert_eq!((disk, disk_pages), (SPARE, PAGES));
+            (done_pages, elapsed.0, to_go.map(|to_go| to_go.0))
+        };
+        assert_eq!(progress(&rebuilds, &state), (8, 0, None), "complete groups alone");
+        for done in (10..=PAGES).step_by(2) {
+            assert!(rebuilds.finished(&state.geometry).is_empty());
+            let all = window(&mut rebuilds, &mut state, Duration(1000), Duration(0));
+            let expected = match done {
+                PAGES => (AfterWindow::Written, None),
+                _ if (done - 8).is_multiple_of(4) => {
+                    let announced = Action::Checkpoint { disk: SPARE, below: done };
+                    (AfterWindow::Checkpoint, Some(announced))
+                }
+                _ => (AfterWindow::Written, None),
+            };
+            assert_eq!((all.0, &all.1[..]), (expected.0, expected.1.as_slice()), "{done}");
+            let elapsed = (done - 8) / 2 * 1000;
+            let to_go = elapsed * (PAGES - done) / (done - 8);
+            assert_eq!(progress(&rebuilds, &state), (done, elapsed, Some(to_go)));
+            let lost = [done - 1, done].map(|page| state.faults.lost(SPARE, page));
+            assert_eq!(lost, [false, true]);
+        }
+        assert_eq!(rebuilds.finished(&state.geometry), [SPARE]);
+        assert_eq!(rebuilds.deadline(&state), None);
+        let mut actions = Vec::new();
+        rebuilds.end(SPARE, true, &mut state, &mut actions);
+        assert_eq!(actions, [Action::Rebuilt { disk: SPARE }]);
+        assert_eq!((rebuilds.count(), state.faults.failed.is_empty()), (0, true));
+    }
+
+    /// Groups 4 to 7 have the rows of the pages 8 to 15.
+    #[test]
+    fn a_window_holds_back_the_destages_of_its_rows() {
+        let mut state = state();
+        let mut rebuilds = begun(8, Limits { window_pages: 8, ..Limits::default() }, &mut state);
+        let held = |rebuilds: &Rebuilds, state: &ArrayState| {
+            let held = |group: &u64| rebuilds.holds_back(&state.geometry, GroupId(*group));
+            (0..PAGES / 2).filter(held).collect::<Vec<u64>>()
+        };
+        assert!(held(&rebuilds, &state).is_empty());
+        state.paused = true;
+        assert_eq!(rebuilds.deadline(&state), None);
+        assert!(pump(&mut rebuilds, &mut state).is_empty(), "it is paused");
+        state.paused = false;
+        assert_eq!(rebuilds.deadline(&state), Some(state.now));
+        // It waits for the destages that run, and for no others.
+        let mut actions = Vec::new();
+        for busy in [4, 7] {
+            rebuilds.pump(&mut state, || core::iter::once(GroupId(busy)), &mut actions);
+            assert!(actions.is_empty(), "{busy}");
+            assert_eq!(held(&rebuilds, &state), [4, 5, 6, 7]);
+        }
+        rebuilds.pump(&mut state, || [3, 8].into_iter().map(GroupId), &mut actions);
+        assert_eq!(actions.len(), 3, "a read of each other disk");
+    }
+}

@@ -124,6 +124,16 @@ mod tests {
     }
 
     #[test]
+    fn without_room_for_pages_there_is_none() {
+        assert_eq!((StripeMemory::new(0).is_on(), StripeMemory::new(0).state()), (false, None));
+        let empty = StripeMemoryState { held: 0, pages: 1 };
+        assert_eq!(
+            (StripeMemory::new(1).is_on(), StripeMemory::new(1).state()),
+            (true, Some(empty))
+        );
+    }
+
+    #[test]
     fn what_was_destaged_longest_ago_goes_first_and_rows_add_up() {
         let mut memory = StripeMemory::new(5);
         let mut actions = Vec::new();
