@@ -52,6 +52,10 @@ impl Run {
 
     /// Members that have these first pages, though they have failed in this life.
     pub(super) fn rebuilt_so_far(&self) -> Vec<(DiskId, u64)> {
+        if self.rows_lost {
+            // But for pages that were lost until just now.
+            return Vec::new();
+        }
         let progress = self.rebuilds().into_iter();
         let being = progress.map(|rebuild| (DiskId(rebuild.member), rebuild.progress.done_pages));
         let again = |disk: &DiskId| !self.failing().contains(*disk);
