@@ -473,12 +473,12 @@ mod tests {
                     let mut bytes = vec![0; PAGE];
                     pieces.reconstruct(&geometry, disks[of], page, &mut bytes).then_some(bytes)
                 };
-                for of in 0..disks.len() {
+                for (of, strip) in strips.iter().enumerate() {
                     let what = format!("{level:?}: strip {of} of page {page}");
-                    assert!(found(of, &[of]).as_ref() == Some(&strips[of]), "{what}");
+                    assert!(found(of, &[of]).as_ref() == Some(strip), "{what}");
                     let other = (of + 1) % disks.len();
                     let both = found(of, &[of, other]);
-                    let right = if level == Level::Raid6 { Some(&strips[of]) } else { None };
+                    let right = if level == Level::Raid6 { Some(strip) } else { None };
                     assert!(both.as_ref() == right, "{what}, and strip {other}");
                 }
             }

@@ -178,6 +178,9 @@ mod tests {
         Repairs::of(&superblock(M[0]), used, used.iter().map(|(_, own)| *own))
     }
 
+    /// What devices have; those that lack their second copy; whether the change is complete.
+    type Case<'a> = (&'a [(Device, Chosen)], &'a [Device], bool);
+
     #[test]
     fn second_copies_are_written_if_one_is_there_or_for_a_new_nvs_device() {
         let [no, yes] = [false, true];
@@ -188,7 +191,7 @@ mod tests {
         };
         let older = other(|said| (said.generation, said.base) = (8, 7));
         let differs = other(|said| said.lost_pages = true);
-        let cases: [(&[(Device, Chosen)], &[Device], bool); 11] = [
+        let cases: [Case; 11] = [
             (&[has(N[0], no), has(N[1], no), has(M[0], no), has(M[1], no)], &[], no),
             (&[has(N[0], yes), has(N[1], yes), has(M[0], yes)], &[], yes),
             (&[has(N[0], yes), has(N[1], no), has(M[0], no)], &[N[1], M[0]], yes),

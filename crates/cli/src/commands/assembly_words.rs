@@ -140,7 +140,7 @@ impl Words<'_> {
                 path(device),
                 self.cause(*device, *why)
             ),
-            AssembleError::RebuiltInPart(device) => rebuilt_in_part(&path(device)),
+            AssembleError::RebuiltInPart(device) => rebuilt_in_part(path(device)),
             AssembleError::NvsNotLost(device) => {
                 format!("{}: it can be used: start without --without-nvs", path(device))
             }
