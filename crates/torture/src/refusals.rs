@@ -2,7 +2,7 @@
 //! block, and no others.
 
 use super::load::{Kind, Request};
-use super::run::{Pending, Run};
+use super::run::{Pending, Run, is_in};
 use destage_engine::array::geometry::Redundancy;
 use destage_engine::array::layout::DiskPage;
 use destage_engine::units::{DiskId, PAGE_BYTES, Page};
@@ -75,9 +75,12 @@ impl Run {
                 (0..geometry.disks).map(DiskId).filter(|other| *other != disk).collect()
             }
         };
-        let may_lack = |other: DiskId| match rebuilt.iter().find(|(disk, _)| *disk == other) {
-            Some((_, pages)) if row < *pages => self.may_lack_rebuilt(other, row),
-            _ => self.may_lack(other, row),
+        // What replaced a page that was lost is in the NVS, or on its disk.
+        let rewritten = self.rewritten.contains(&page);
+        let may_lack = |other: DiskId| {
+            let lost = self.is_recorded(other, row) && !(other == disk && rewritten);
+            let done = rebuilt.iter().find(|(disk, _)| *disk == other).map_or(0, |(_, done)| *done);
+            lost || self.is_bad(other, row) || row >= done && self.has_failed(other)
         };
         let missing = others.iter().filter(|other| may_lack(**other)).count();
         let spare = match geometry.level.entry().redundancy {
@@ -85,7 +88,7 @@ impl Run {
             Redundancy::Mirror => 1,
             Redundancy::Parity { .. } => usize::from(geometry.level.parities()),
         };
-        let lost = self.reported_lost.iter().any(|(first, n)| (*first..first + n).contains(&page));
+        let lost = is_in(&self.reported_lost, page) && !rewritten;
         // What a row implies that an interrupted destage may have written is not known.
         let group = geometry.row_of_disk_page(row).0.0;
         let known = missing < spare && !self.kept_groups.contains(&group);
@@ -94,17 +97,24 @@ impl Run {
 
     /// Whether a member may not give a page of its own.
     pub(super) fn may_lack(&self, disk: DiskId, page: u64) -> bool {
-        let failed = self.failed.contains(disk) || self.failed_lately.contains(disk);
-        failed || self.may_lack_rebuilt(disk, page)
+        self.has_failed(disk) || self.is_bad(disk, page) || self.is_recorded(disk, page)
     }
 
-    /// Whether a member that has been rebuilt there may not give a page of its own.
-    fn may_lack_rebuilt(&self, disk: DiskId, page: u64) -> bool {
+    /// Whether a member has failed, or had until it was rebuilt in this life.
+    fn has_failed(&self, disk: DiskId) -> bool {
+        self.failed.contains(disk) || self.failed_lately.contains(disk)
+    }
+
+    /// Whether a member cannot read a page of its own, or could not in this life.
+    fn is_bad(&self, disk: DiskId, page: u64) -> bool {
         let member = &self.world.members[usize::from(disk.0)];
         let first = DATA_START / 512 + page * SECTORS;
-        let away = member.gone || member.hangs;
+        member.gone || member.hangs || member.was_bad(first..first + SECTORS)
+    }
+
+    /// Whether the array says that a member has lost a page of its own.
+    fn is_recorded(&self, disk: DiskId, page: u64) -> bool {
         let lost = |(of, lost): &(u16, u64)| (*of, *lost) == (disk.0, page);
-        let recorded = || self.volume.as_ref().is_some_and(|v| v.lost_pages().iter().any(lost));
-        away || member.was_bad(first..first + SECTORS) || recorded()
+        self.volume.as_ref().is_some_and(|volume| volume.lost_pages().iter().any(lost))
     }
 }

@@ -81,6 +81,8 @@ pub struct Run {
     pub(super) kept: Vec<u64>,
     /// Ranges that a rebuild reported as lost: first page of the volume, pages.
     pub reported_lost: Vec<(u64, u64)>,
+    /// Pages that were written in this life, and not lost since.
+    pub(super) rewritten: BTreeSet<u64>,
     pub(super) mishaps: Mishaps,
     /// The array was about to get another log, and has not started since.
     pub(super) relogging: bool,
@@ -204,6 +206,7 @@ impl Run {
             lost_pages: Vec::new(),
             with_records: Vec::new(),
             reported_lost: Vec::new(),
+            rewritten: BTreeSet::new(),
             rows_lost: false,
             rebuilds_cut: 0,
             rows_kept: false,
@@ -390,6 +393,7 @@ impl Run {
             Alarm::PagesLost { ranges, .. } if self.bad_media || self.may_lack_rows() => {
                 self.reported_lost.extend(ranges);
                 self.rows_lost = true;
+                self.rewritten.retain(|page| !is_in(ranges, *page));
             }
             Alarm::ArrayStopped(_) if self.stopping => self.stopped = true,
             // A row that is not what was written may contradict the checksums of its parity.
@@ -520,6 +524,8 @@ impl Run {
             self.model.flushed(asked);
         }
         if request.kind == load::Kind::Write && good {
+            let Request { offset, bytes, .. } = request;
+            self.rewritten.extend(offset.div_ceil(PAGE_BYTES)..(offset + bytes) / PAGE_BYTES);
             self.maybe_lose_what_is_not_in_the_log();
         }
         if request.kind == load::Kind::Read {
@@ -593,6 +599,7 @@ impl Run {
             self.maybe_fill_up();
             self.maybe_spoil_degraded();
             self.maybe_spoil_row();
+            self.maybe_read_a_row_being_written()?;
             self.maybe_stick();
             self.maybe_error();
             self.maybe_lose_write();
@@ -667,6 +674,7 @@ impl Run {
         self.loses_little = false;
         (self.rows_kept, self.many_bad, self.stuck) = (false, false, None);
         self.kept_groups.clear();
+        self.rewritten.clear();
         self.members_return();
         if self.bad_media {
             self.maybe_heal();
@@ -753,6 +761,11 @@ impl Run {
             self.counts.moved += volume.status().records_moved;
         }
     }
+}
+
+/// Whether a page is in one of these ranges: first page, pages.
+pub(super) fn is_in(ranges: &[(u64, u64)], page: u64) -> bool {
+    ranges.iter().any(|(first, pages)| (*first..first + pages).contains(&page))
 }
 
 /// A hash of the sectors that were read.

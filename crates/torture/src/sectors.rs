@@ -53,6 +53,37 @@ impl Run {
         self.counts.mishaps += 1;
     }
 
+    /// Sometimes the host reads a page that cannot be read, in a row that a destage is writing.
+    ///
+    /// # Errors
+    /// A check failed.
+    pub(super) fn maybe_read_a_row_being_written(&mut self) -> Result<(), String> {
+        if !self.case.geometry.level.is_redundant() || !self.failing().is_empty() {
+            return Ok(());
+        }
+        let rows = self.world.member_writes();
+        if rows.is_empty() || !self.may_spoil(100) {
+            return Ok(());
+        }
+        let geometry = self.case.geometry;
+        let (of, row) = rows[self.draws.latent.below(rows.len() as u64) as usize];
+        let member = DiskId(self.draws.latent.below(u64::from(geometry.disks)) as u16);
+        let place = DiskPage { disk: member, page: row };
+        // One member at a time of a row: a scrub may have seen another.
+        let was_bad = |disk: &Disk| disk.was_bad(sector(row)..sector(row + 1));
+        let alone = member.0 != of && !self.world.members.iter().any(was_bad);
+        let Some(page) = geometry.page_at(place).filter(|_| alone) else { return Ok(()) };
+        self.bad_media = true;
+        self.world.members[usize::from(member.0)].spoil(sector(row));
+        self.counts.mishaps += 1;
+        self.submit(Request {
+            kind: Kind::Read,
+            offset: page.0 * PAGE_BYTES,
+            bytes: PAGE_BYTES,
+            fua: false,
+        })
+    }
+
     /// One of this many times, if nothing is wrong with the media.
     fn may_spoil(&mut self, rare: u64) -> bool {
         let drawn = self.case.mishaps && self.case.pressed && self.draws.sectors.below(rare) == 0;
