@@ -117,6 +117,8 @@ pub struct Device {
     early: Vec<Arc<Durable>>,
     /// Writes behind the first MiB since the last flush.
     waiting: u32,
+    /// This many of the next reads and writes find it busy.
+    pub busy: u64,
     /// An operation of this life has failed, and not for want of space of a write.
     pub erred: bool,
     /// An operation of this life took long.

@@ -14,6 +14,7 @@ impl Run {
     pub(super) fn maybe_error(&mut self) {
         self.maybe_fail_with_an_intent();
         self.maybe_fail_last_flush();
+        self.maybe_be_busy();
         if !self.case.mishaps || self.draws.errors.below(150) > 0 {
             return;
         }
@@ -23,6 +24,19 @@ impl Run {
             None => self.member_error(which as u16),
             Some(copy) => self.nvs_error(copy as usize),
         }
+    }
+
+    /// Sometimes a device is busy for a few operations: they are tried again, and nothing else
+    /// comes of it.
+    fn maybe_be_busy(&mut self) {
+        if !self.case.pressed || self.draws.latent.below(300) > 0 {
+            return;
+        }
+        let devices = self.world.members.len() + self.world.nvs.len();
+        let which = self.draws.latent.below(devices as u64) as usize;
+        let busy = 1 + self.draws.latent.below(4);
+        let mut disks = self.world.members.iter_mut().chain(&mut self.world.nvs);
+        disks.nth(which).expect("one of them").busy = busy;
     }
 
     /// Sometimes a spare fails in the flush that ends its rebuild.
@@ -131,7 +145,7 @@ impl Run {
     pub(super) fn end_errors(&mut self) {
         for disk in self.world.members.iter_mut().chain(&mut self.world.nvs) {
             (disk.write_fails, disk.flush_fails, disk.loses_write) = (false, None, None);
-            disk.stuck = None;
+            (disk.stuck, disk.busy) = (None, 0);
         }
     }
 }

@@ -14,6 +14,9 @@ use destage_workload::random::Seeded;
 /// First bytes of the two copies of an anchor.
 const ANCHORS: [u64; 2] = [4096, 8192];
 
+/// The error of a device that is busy.
+const EAGAIN: i32 = 11;
+
 /// Operations that may be done before one that is slow.
 const SLOW_MAX: u64 = 200;
 
@@ -429,8 +432,9 @@ impl World {
             Ok(Some(read)) => Ok(Some(seen.unwrap_or(read))),
             other => other,
         };
-        let writes = matches!(op.kind, OpKind::Write { .. });
-        let waits = |error: &IoError| writes && *error == IoError::FULL;
+        // A flush that fails may have dropped what it did not write.
+        let again = !matches!(op.kind, OpKind::Flush);
+        let waits = |error: &IoError| again && error.passes();
         self.device(op.device).erred |= result.as_ref().is_err_and(|error| !waits(error));
         self.note(op.id.0 << 2 | u64::from(result.is_ok()) << 1);
         Some((op.id, result))
@@ -494,6 +498,11 @@ impl World {
         if disk.full && matches!(op.kind, OpKind::Write { .. }) {
             disk.was_full = true;
             return Err(IoError::FULL);
+        }
+        if disk.busy > 0 && !matches!(op.kind, OpKind::Flush) {
+            disk.busy -= 1;
+            disk.was_full = true;
+            return Err(IoError::from_errno(EAGAIN));
         }
         if matches!(op.kind, OpKind::Write { .. }) && core::mem::take(&mut disk.write_fails) {
             return Err(IoError::MEDIUM);
