@@ -26,6 +26,7 @@ impl Run {
             Some(self.world.operations + self.draws.changes.below(operations + 1));
         let created = destage_served::create(&mut self.world, &first);
         self.counts.cut_creations += u64::from(created.is_err());
+        self.change_cut = created.is_err();
         let survivors = [Survivors::None, Survivors::All, Survivors::Random]
             [self.draws.changes.below(3) as usize];
         self.world.crash(survivors);
@@ -45,6 +46,7 @@ impl Run {
             Err(why) => return Err(format!("after a creation that was cut: {why}")),
         }
         self.wipe();
+        self.change_cut = false;
         Ok(())
     }
 

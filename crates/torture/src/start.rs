@@ -5,7 +5,7 @@ use super::device::Device as Disk;
 use super::run::{End, Run};
 use crate::Survivors;
 use destage_engine::units::DiskId;
-use destage_served::{Ack, Allow, Device, Found, IoError, NoSuperblock, OpenError};
+use destage_served::{Ack, Allow, Assembly, Device, Found, IoError, NoSuperblock, OpenError};
 
 /// More than a ring has blocks.
 const STARTS_IN_A_LOOP: u32 = 80;
@@ -166,6 +166,32 @@ impl Run {
         }
     }
 
+    /// A start leaves out only what is missing, broken, or was left out before.
+    fn check_left_out(&mut self, assembly: &Assembly, without: &[(Device, NoSuperblock)]) {
+        if self.mishaps.any() || self.change_cut || self.change_doubted || self.accepting {
+            return;
+        }
+        let broken = |device: Device, disk: &Disk| {
+            disk.gone || disk.unwritable || without.iter().any(|(other, _)| *other == device)
+        };
+        let excused = |member: &&u16| {
+            let disk = &self.world.members[usize::from(**member)];
+            self.failed.contains(DiskId(**member))
+                || self.retired.iter().any(|(place, _)| place == *member)
+                || broken(Device::Member(**member), disk)
+        };
+        let member = assembly.failed.iter().find(|member| !excused(member));
+        let both = self.mirrored && !self.relogging;
+        let nvs = (0u16..).zip(&self.world.nvs).find(|(copy, disk)| {
+            both && !assembly.copies.contains(copy) && !broken(Device::Nvs(*copy), disk)
+        });
+        if member.is_some() || nvs.is_some() {
+            let nvs = nvs.map(|(copy, _)| copy);
+            self.world.beyond =
+                Some(format!("left out for nothing: member {member:?}, NVS device {nvs:?}"));
+        }
+    }
+
     /// A try; the device that cannot be written, if there is one.
     fn try_open_without(
         &mut self,
@@ -200,6 +226,7 @@ impl Run {
             return Err(MEMBER_MISSING.to_string());
         }
         let in_use = assembly.copies.len() == self.world.nvs.len() && assembly.spares.is_empty();
+        self.check_left_out(&assembly, without);
         self.left_whole &= without.is_empty() && assembly.failed.is_empty() && in_use;
         let before = core::mem::take(&mut self.failed);
         self.failed = assembly.failed.iter().map(|member| DiskId(*member)).collect();
