@@ -57,8 +57,12 @@ impl Run {
         if world.nvs[new].gone || world.nvs[new].has_bad() {
             return Ok(());
         }
-        // Too many members may be missing.
-        let Ok(assembly) = assembled(&mut world, &Allow::degraded()) else { return Ok(()) };
+        let assembly = match assembled(&mut world, &Allow::degraded()) {
+            Ok(assembly) => assembly,
+            // Too many members may be missing.
+            Err(_) if !self.case.geometry.survives(&self.failing()) => return Ok(()),
+            Err(why) => return Err(format!("refused with the new NVS device alone: {why:?}")),
+        };
         let found = destage_served::inspect(&mut world, &assembly);
         self.counts.mirrors_checked += 1;
         match (&found.damage, found.tail, &found.lost[..]) {

@@ -502,7 +502,7 @@ impl Run {
         self.counts.unreadable += u64::from(!good);
         self.world.note(reply.ticket << 1 | u64::from(good));
         if let Err(refusal) = &reply.result
-            && *refusal != Refusal::Stopped
+            && !(self.stopped && *refusal == Refusal::Stopped)
             && !self.explains_refusal(&pending, reply.ticket < self.lost_before)
         {
             let Pending { request, held, .. } = &pending;
