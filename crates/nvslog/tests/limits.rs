@@ -248,7 +248,7 @@ fn put_commit(image: &mut [u8], header: &Header, records: &[Record]) {
     to[..fits].copy_from_slice(&bytes[..fits]);
 }
 
-/// Nor is one at the place where the log goes on.
+/// Nor is one at the place where the log continues.
 #[test]
 fn a_commit_does_not_go_round_the_end_of_the_ring() {
     let mut image = vec![0; RING as usize * BLOCK];
@@ -263,7 +263,7 @@ fn a_commit_does_not_go_round_the_end_of_the_ring() {
     assert_eq!(found.dropped, [RING - 1]);
 }
 
-/// The first commit fills the ring to its end, and the next ones go on at block 0. One block stays
+/// The first commit fills the ring to its end, and the next ones continue at block 0. One block stays
 /// free, so that head and tail differ.
 #[test]
 fn a_commit_that_would_fill_the_ring_is_not_read() {
@@ -301,7 +301,7 @@ fn a_header_says_how_many_records_its_commit_has() {
     assert_eq!(with(52, 2), Err((2, RecordError::Short)), "padding");
 }
 
-/// Padding that does not end with the ring is none.
+/// Padding ends with the ring.
 #[test]
 fn padding_ends_with_the_ring() {
     for (blocks, follows) in [(RING - 4, false), (RING - 3, true), (RING - 2, false)] {

@@ -54,6 +54,32 @@ fn is_commit(op: &Op) -> bool {
     matches!(op.device, Device::Nvs(_)) && Claim::read(buffer).is_some()
 }
 
+/// What befalls an operation before it begins.
+fn fails(disk: &mut Disk, op: &Op) -> Result<(), IoError> {
+    if disk.gone {
+        return Err(IoError::GONE);
+    }
+    if disk.unwritable && matches!(op.kind, OpKind::Write { .. }) {
+        return Err(IoError::MEDIUM);
+    }
+    if disk.full && matches!(op.kind, OpKind::Write { .. }) {
+        disk.was_full = true;
+        return Err(IoError::FULL);
+    }
+    if disk.busy > 0 && !matches!(op.kind, OpKind::Flush) {
+        disk.busy -= 1;
+        disk.was_full = true;
+        return Err(IoError::from_errno(EAGAIN));
+    }
+    if matches!(op.kind, OpKind::Write { .. }) && core::mem::take(&mut disk.write_fails) {
+        return Err(IoError::MEDIUM);
+    }
+    if disk.is_stuck(op) {
+        return Err(IoError::MEDIUM);
+    }
+    Ok(())
+}
+
 /// Whether this is a commit with a destage's intent.
 fn intends(op: &Op) -> bool {
     let OpKind::Write { buffer, .. } = &op.kind else { return false };
@@ -488,28 +514,7 @@ impl World {
         if matches!(&op.kind, OpKind::Write { offset, .. } if *offset < DATA_START) {
             self.maybe_crash_soon(16);
         }
-        let disk = self.device(op.device);
-        if disk.gone {
-            return Err(IoError::GONE);
-        }
-        if disk.unwritable && matches!(op.kind, OpKind::Write { .. }) {
-            return Err(IoError::MEDIUM);
-        }
-        if disk.full && matches!(op.kind, OpKind::Write { .. }) {
-            disk.was_full = true;
-            return Err(IoError::FULL);
-        }
-        if disk.busy > 0 && !matches!(op.kind, OpKind::Flush) {
-            disk.busy -= 1;
-            disk.was_full = true;
-            return Err(IoError::from_errno(EAGAIN));
-        }
-        if matches!(op.kind, OpKind::Write { .. }) && core::mem::take(&mut disk.write_fails) {
-            return Err(IoError::MEDIUM);
-        }
-        if disk.is_stuck(op) {
-            return Err(IoError::MEDIUM);
-        }
+        fails(self.device(op.device), op)?;
         if self
             .fails_intent
             .take_if(|copy| op.device == Device::Nvs(*copy) && intends(op))
