@@ -263,8 +263,8 @@ fn a_commit_does_not_go_round_the_end_of_the_ring() {
     assert_eq!(found.dropped, [RING - 1]);
 }
 
-/// The first commit fills the ring to its end, and the next ones continue at block 0. One block stays
-/// free, so that head and tail differ.
+/// The first commit fills the ring to its end, and the next ones continue at block 0. One block
+/// stays free, so that head and tail differ.
 #[test]
 fn a_commit_that_would_fill_the_ring_is_not_read() {
     for tail in 1..4 {
