@@ -658,7 +658,7 @@ impl Assembly {
     /// has written those that a crash prevented.
     pub(crate) fn completes_for_all(&self) -> bool {
         let nvs = self.copies.len() == usize::from(self.superblock.nvs_devices());
-        self.repairs.complete() && nvs && self.newly_failed.is_empty() && self.stale.is_empty()
+        self.repairs.complete() && nvs && self.newly_failed.is_empty()
     }
 
     /// Whether a device takes part.

@@ -245,6 +245,45 @@ fn torn_starts_leave_an_anchor() {
     }
 }
 
+/// An operator uses one of two NVS devices as it is, as the other one is away. The power fails in
+/// that start, and in the next one like it: with all devices the array starts.
+#[test]
+fn starts_that_accept_a_loss_may_be_interrupted_one_after_the_other() {
+    let accepts = Allow { stale: vec![N[0]], ..Allow::degraded() };
+    let members = (0..3).map(Device::Member);
+    let all: Vec<Device> = members.chain(N).collect();
+    let start = |devices: &mut Devices, writes| {
+        let away = devices.0.remove(&N[1]).expect("there");
+        let assembly = devices.assembled_of(&all, &accepts).expect("an array");
+        let media = &mut Failing::after(writes, devices);
+        let ended = destage_served::open(media, &assembly, settings()).is_ok();
+        devices.0.insert(N[1], away);
+        ended
+    };
+    let before = Served::open(array(2)).devices;
+    let (mut first, mut starts) = (0, 0);
+    loop {
+        let mut once = before.clone();
+        if start(&mut once, first) {
+            break;
+        }
+        let mut second = 0;
+        loop {
+            let mut twice = once.clone();
+            if start(&mut twice, second) {
+                break;
+            }
+            let assembly = twice.try_assembled(&Allow::degraded());
+            let assembly = assembly.unwrap_or_else(|why| panic!("{first}, {second}: {why:?}"));
+            let opens = opened(&mut twice, &assembly, &settings());
+            opens.unwrap_or_else(|why| panic!("{first}, {second}: {why:?}"));
+            (second, starts) = (second + 1, starts + 1);
+        }
+        first += 1;
+    }
+    assert!(starts > 64, "only {starts}");
+}
+
 /// A member has no second copy of a start: a power failure in the next one, which tears an NVS
 /// device's copy, refuses nothing.
 #[test]
