@@ -168,7 +168,8 @@ impl Run {
 
     /// A start leaves out only what is missing, broken, or was left out before.
     fn check_left_out(&mut self, assembly: &Assembly, without: &[(Device, NoSuperblock)]) {
-        if self.mishaps.any() || self.change_cut || self.change_doubted || self.accepting {
+        let doubted = self.change_cut || self.change_doubted || self.accepting;
+        if !self.case.pressed || self.mishaps.any() || doubted {
             return;
         }
         let broken = |device: Device, disk: &Disk| {
@@ -183,7 +184,9 @@ impl Run {
         let member = assembly.failed.iter().find(|member| !excused(member));
         let both = self.mirrored && !self.relogging;
         let nvs = (0u16..).zip(&self.world.nvs).find(|(copy, disk)| {
-            both && !assembly.copies.contains(copy) && !broken(Device::Nvs(*copy), disk)
+            // A new one has no superblock.
+            let known = both && disk.written().contains(&0);
+            known && !assembly.copies.contains(copy) && !broken(Device::Nvs(*copy), disk)
         });
         if member.is_some() || nvs.is_some() {
             let nvs = nvs.map(|(copy, _)| copy);
