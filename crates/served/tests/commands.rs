@@ -366,3 +366,25 @@ fn what_comes_soon_may_be_beyond_the_end() {
     let end = served.volume.bytes();
     [0, end - 1, end, u64::MAX].into_iter().for_each(|offset| served.volume.soon(offset));
 }
+
+/// With the cache off, nothing that is answered is dirty.
+#[test]
+fn with_the_cache_off_writes_are_answered_when_the_disks_have_them() {
+    let mut served = served(1);
+    served.flush_cache();
+    for off in [true, false] {
+        let now = served.now();
+        served.volume.write_through(now, off);
+        served.write(40, 8, 9);
+        assert_eq!(served.volume.dirty_in(5, 6).is_empty(), off);
+    }
+}
+
+#[test]
+fn a_level_without_redundancy_rebuilds_nothing() {
+    let (level, strip_pages, group_stripes) = (Level::Raid0, 4, 1);
+    let geometry = Geometry { level, disks: 2, strip_pages, group_stripes, disk_pages: 64 };
+    let served = Served::open(Devices::created(geometry, Sizes::for_pages(24, 512), 512, 1));
+    let needs = member_bytes(served.volume.controller().geometry());
+    assert_eq!(served.volume.may_replace(0, needs), Err(ReplaceRefusal::NoRedundancy));
+}
