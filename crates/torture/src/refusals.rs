@@ -28,13 +28,13 @@ impl Run {
             Kind::Read => {
                 // What was dirty as it came is not needed from the disks.
                 let mut pages = offset / PAGE_BYTES..end.div_ceil(PAGE_BYTES);
-                let lacks = |page| self.lacks_since(page, &pending.rebuilt);
+                let lacks = |page| self.lacks_since(page, pending);
                 waits || pages.any(|page| !pending.held.contains(&page) && lacks(page))
             }
             Kind::Flush => waits,
             _ => {
                 // The rest of a sector that is written in part is read first.
-                let lacks = |page| self.lacks_since(page, &pending.rebuilt);
+                let lacks = |page| self.lacks_since(page, pending);
                 let cut = |at: u64| !at.is_multiple_of(512) && lacks(at / PAGE_BYTES);
                 waits || cut(offset) || cut(end)
             }
@@ -64,8 +64,9 @@ impl Run {
     }
 
     /// Whether the disks may not give this page: its own does not have it, and too little is left
-    /// of its row. These members have been rebuilt so far as it was asked for.
-    fn lacks_since(&self, page: u64, rebuilt: &[(DiskId, u64)]) -> bool {
+    /// of its row. What was rebuilt and written again counts as when it was asked for.
+    fn lacks_since(&self, page: u64, asked: &Pending) -> bool {
+        let rebuilt = &asked.rebuilt;
         let geometry = &self.case.geometry;
         let DiskPage { disk, page: row } = geometry.place(Page(page));
         let others: Vec<DiskId> = match geometry.level.entry().redundancy {
@@ -76,7 +77,7 @@ impl Run {
             }
         };
         // What replaced a page that was lost is in the NVS, or on its disk.
-        let rewritten = self.rewritten.contains(&page);
+        let rewritten = self.rewritten.get(&page).is_some_and(|when| *when < asked.asked);
         let may_lack = |other: DiskId| {
             let lost = self.is_recorded(other, row) && !(other == disk && rewritten);
             let done = rebuilt.iter().find(|(disk, _)| *disk == other).map_or(0, |(_, done)| *done);

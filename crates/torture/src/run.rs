@@ -81,8 +81,8 @@ pub struct Run {
     pub(super) kept: Vec<u64>,
     /// Ranges that a rebuild reported as lost: first page of the volume, pages.
     pub reported_lost: Vec<(u64, u64)>,
-    /// Pages that were written in this life, and not lost since.
-    pub(super) rewritten: BTreeSet<u64>,
+    /// Pages that were written in this life, and not lost since; and when they were.
+    pub(super) rewritten: BTreeMap<u64, u64>,
     pub(super) mishaps: Mishaps,
     /// The array was about to get another log, and has not started since.
     pub(super) relogging: bool,
@@ -206,7 +206,7 @@ impl Run {
             lost_pages: Vec::new(),
             with_records: Vec::new(),
             reported_lost: Vec::new(),
-            rewritten: BTreeSet::new(),
+            rewritten: BTreeMap::new(),
             rows_lost: false,
             rebuilds_cut: 0,
             rows_kept: false,
@@ -393,7 +393,7 @@ impl Run {
             Alarm::PagesLost { ranges, .. } if self.bad_media || self.may_lack_rows() => {
                 self.reported_lost.extend(ranges);
                 self.rows_lost = true;
-                self.rewritten.retain(|page| !is_in(ranges, *page));
+                self.rewritten.retain(|page, _| !is_in(ranges, *page));
             }
             Alarm::ArrayStopped(_) if self.stopping => self.stopped = true,
             // A row that is not what was written may contradict the checksums of its parity.
@@ -525,7 +525,9 @@ impl Run {
         }
         if request.kind == load::Kind::Write && good {
             let Request { offset, bytes, .. } = request;
-            self.rewritten.extend(offset.div_ceil(PAGE_BYTES)..(offset + bytes) / PAGE_BYTES);
+            let now = self.model.ask();
+            let pages = offset.div_ceil(PAGE_BYTES)..(offset + bytes) / PAGE_BYTES;
+            self.rewritten.extend(pages.map(|page| (page, now)));
             self.maybe_lose_what_is_not_in_the_log();
         }
         if request.kind == load::Kind::Read {
