@@ -350,8 +350,8 @@ impl Run {
                 self.mishaps.must_start = false;
                 match self.open_either_way() {
                     // If it starts it has everything.
-                    Err(_) => return Ok(()),
-                    Ok(end) => end,
+                    Err(why) if why.starts_with("open: ") => return Ok(()),
+                    other => other?,
                 }
             }
             Fault::Interrupted(copy) => self.survive_interrupted(copy)?,
