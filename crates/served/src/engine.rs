@@ -57,3 +57,42 @@ impl Engine {
         self.actions = actions;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use destage_engine::array::geometry::{Geometry, Level};
+    use destage_engine::controller::Config;
+    use destage_engine::units::PageCount;
+    use destage_engine::{policy, rate, served};
+
+    fn controller() -> Controller {
+        let (level, strip_pages, group_stripes) = (Level::Raid5, 2, 2);
+        let geometry = Geometry { level, disks: 3, strip_pages, group_stripes, disk_pages: 16 };
+        let config = Config {
+            geometry: geometry.checked().expect("an array"),
+            nvs_pages: PageCount(8),
+            policy: policy::choose("stow").expect("of the table"),
+            rate: rate::choose("linear:90/80").expect("of the table"),
+            destage: served::destage(served::QUEUE_DEPTH),
+            detector: served::DETECTOR,
+            sequential_threshold: served::SEQUENTIAL_THRESHOLD,
+            window: served::WINDOW,
+            order: served::ORDER,
+        };
+        Controller::new(&config).expect("a controller")
+    }
+
+    /// Whoever raises it must not handle it: what it leads to would overtake the other actions.
+    #[test]
+    fn an_event_that_an_action_raises_waits_for_the_actions_before_it() {
+        let mut engine = Engine::new(controller());
+        assert!(!engine.raise(Event::Flush), "nothing is being carried out");
+        let actions = engine.next(Instant::ZERO).expect("an event");
+        assert!(engine.raise(Event::Flush), "actions are being carried out");
+        engine.acted(actions);
+        assert!(engine.next(Instant::ZERO).is_some(), "the second event");
+        assert!(engine.next(Instant::ZERO).is_none(), "all are handled");
+        assert!(!engine.raise(Event::Flush), "nothing is being carried out any more");
+    }
+}

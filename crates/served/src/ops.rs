@@ -331,17 +331,37 @@ mod tests {
         }
     }
 
+    /// An operation on a device that is full.
+    fn fails(ops: &mut Ops, device: Device) {
+        ops.push(device, Purpose::Record, OpKind::Flush);
+        let id = ops.out.pop().map(|op| op.id).expect("an operation");
+        let finished = ops.finish(id).expect("in flight");
+        ops.try_later(finished, IoError::FULL);
+    }
+
+    /// Neither another operation on the device nor one that is tried again on another device.
+    #[test]
+    fn nothing_else_in_flight_delays_the_end_of_an_alarm() {
+        let other = Device::Member(2);
+        let mut ops = Ops::default();
+        [DISK, other].into_iter().for_each(|device| fails(&mut ops, device));
+        assert_eq!(ops.take_alarms().len(), 2);
+        ops.set_now(ops.retry_deadline().expect("a time"));
+        ops.retry_due();
+        let again = ops.out.iter().find(|op| op.device == DISK).map(|op| op.id);
+        assert!(ops.finish(again.expect("the same again")).is_some());
+        ops.push(DISK, Purpose::Flush, OpKind::Flush);
+        ops.answered(DISK);
+        assert_eq!(ops.take_alarms(), [Alarm::DeviceAnswers(DISK)]);
+        ops.answered(other);
+        assert!(ops.take_alarms().is_empty(), "it is being tried again");
+    }
+
     /// The alarm of one device says nothing of another.
     #[test]
     fn each_device_that_is_full_has_an_alarm_of_its_own() {
         let other = Device::Member(2);
         let mut ops = Ops::default();
-        let fails = |ops: &mut Ops, device| {
-            ops.push(device, Purpose::Record, OpKind::Flush);
-            let id = ops.out.pop().map(|op| op.id).expect("an operation");
-            let finished = ops.finish(id).expect("in flight");
-            ops.try_later(finished, IoError::FULL);
-        };
         fails(&mut ops, DISK);
         fails(&mut ops, other);
         let waits = |device| Alarm::DeviceWaits(device, IoError::FULL);

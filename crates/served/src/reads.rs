@@ -207,6 +207,7 @@ mod tests {
         let firsts: Vec<u8> = read.buffer.chunks_exact(PAGE).map(|page| page[0]).collect();
         assert_eq!(firsts, [3, 1, 2, 0]);
         assert_eq!(read.buffer[SECTOR], 1);
+        assert_eq!(read.have, [true; 4], "and one is not to be read");
     }
 
     /// Dirty sectors go over what the disks have; alone they do if nothing else is wanted.
@@ -227,6 +228,12 @@ mod tests {
         assert!(read.complete(&geometry));
         let firsts: Vec<u8> = read.buffer.chunks_exact(SECTOR).map(|sector| sector[0]).collect();
         assert_eq!((firsts, read.version()), (vec![8, 3, 3, 8, 8, 8, 8, 8], 5));
+        let mut two = ReadOp::new(ReadFor::Host(HostId(1)), 1, 2, 0, 2 * PAGE);
+        two.take_held(|page| if page == 2 { sectors(page) } else { InMemory::default() });
+        two.pieces.add(DiskId(0), 1, OpId(0), Buffer::copy_of(&[8; 2 * PAGE]));
+        assert!(two.complete(&geometry));
+        let firsts: Vec<u8> = two.buffer.chunks_exact(SECTOR).map(|sector| sector[0]).collect();
+        assert_eq!(firsts, [8, 8, 8, 8, 8, 8, 8, 8, 8, 3, 3, 8, 8, 8, 8, 8], "of the second");
         let mut enough = ReadOp::new(ReadFor::Host(HostId(1)), 1, 1, SECTOR, 2 * SECTOR);
         enough.take_held(sectors);
         assert!(enough.complete(&geometry), "the disk cannot be read");

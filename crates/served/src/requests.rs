@@ -314,6 +314,18 @@ mod tests {
         assert_eq!(replies(&mut requests), [(8, true)]);
     }
 
+    /// It read what a crash could still take back.
+    #[test]
+    fn a_request_may_have_to_wait_until_what_it_shows_is_durable() {
+        let mut requests = Requests::default();
+        let host = requests.begin(8, false);
+        requests.require_durable(host);
+        assert_eq!(requests.part_done(host, None), Next::MakeDurable);
+        assert!(replies(&mut requests).is_empty());
+        assert_eq!(requests.part_done(host, None), Next::Nothing);
+        assert_eq!(replies(&mut requests), [(8, true)]);
+    }
+
     #[test]
     fn ranges_start_one_after_another() {
         let mut requests = Requests::default();

@@ -128,3 +128,13 @@ impl Settings {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn how_pages_are_kept_is_printed_without_addresses() {
+        assert_eq!(format!("{:?}", PageMemory::default()), "PageMemory");
+    }
+}

@@ -8,7 +8,7 @@ use destage_engine::array::geometry::{Geometry, Level};
 use destage_engine::flushes::Durability;
 use destage_nvslog::sizes::Sizes;
 use destage_nvslog::superblock::DATA_START;
-use destage_served::{Allow, Device, IoError, Media};
+use destage_served::{Allow, Device, IoError, Media, Settings};
 
 const N: Device = Device::Nvs(0);
 /// First bytes of the two copies of a superblock, and of the anchors.
@@ -153,4 +153,19 @@ fn a_destage_waits_for_a_flush_where_the_driver_says_so() {
         served.run_until(now.0 + 1_000_000_000, |_| false);
         assert_eq!(served.volume.drained(), drained, "{how:?}");
     }
+}
+
+/// The settings are those of the devices in use. What takes the place of a member that is away may
+/// have a volatile cache.
+#[test]
+fn of_a_member_that_is_away_no_start_knows_how_it_becomes_durable() {
+    let mut devices = Served::open(array()).devices;
+    devices.0.remove(&Device::Member(2));
+    let all: Vec<Device> = (0..3).map(Device::Member).chain([N]).collect();
+    let assembly = devices.assembled_of(&all, &Allow::degraded()).expect("an array");
+    let durability = vec![Durability::Off, Durability::Fua, Durability::Off];
+    let settings = Settings { durability, ..settings() };
+    let volume = destage_served::open(&mut devices, &assembly, settings).expect("it opens");
+    let known = [0, 1, 2].map(|member| volume.durability(member));
+    assert_eq!(known, [Durability::Off, Durability::Fua, Durability::Epochs]);
 }

@@ -7,7 +7,7 @@ use destage_engine::array::geometry::{Geometry, Level};
 use destage_engine::limits::Limits;
 use destage_engine::units::{Duration, Instant, PAGE_BYTES};
 use destage_nvslog::sizes::Sizes;
-use destage_nvslog::superblock::Role;
+use destage_nvslog::superblock::{NOT_JOINED, REBUILDS_MAX, Role};
 use destage_served::{
     Alarm, Allow, AssembleError, Cause, Command, Device, Media, MirrorRefusal, ReplaceRefusal,
     ScrubRefusal, Settings, Volume, member_bytes, prepare_spare, read_superblock,
@@ -267,12 +267,16 @@ fn a_spare_says_what_it_is() {
     let mut served = served(1);
     let mut array = served.volume.superblock();
     (array.lost_pages, array.doubted_rows) = (true, true);
+    (array.joined, array.base_identity) = (3, 77);
     array.mark(1, true);
+    assert!(array.set_rebuild(1, Some([9; 16])));
     prepare_spare(&mut served.devices, Device::Member(2), &array, NEW).expect("written");
     let said = read_superblock(&mut served.devices, Device::Member(2)).expect("a superblock");
     let spare = said.superblock;
     assert_eq!((spare.role, spare.device, spare.array), (Role::Spare, NEW, array.array));
     assert_eq!((spare.generation, spare.base, spare.nvs), (0, 0, [None; 2]));
+    assert_eq!((spare.base_identity, spare.joined), (0, NOT_JOINED));
+    assert_eq!(spare.rebuilds, [None; REBUILDS_MAX]);
     assert!(!spare.lost_pages && !spare.doubted_rows && !spare.has_failed(1));
     assert!(said.confirmed && said.damaged == [false; 2]);
     assert_ne!(array.device, NEW);
@@ -387,4 +391,15 @@ fn a_level_without_redundancy_rebuilds_nothing() {
     let served = Served::open(Devices::created(geometry, Sizes::for_pages(24, 512), 512, 1));
     let needs = member_bytes(served.volume.controller().geometry());
     assert_eq!(served.volume.may_replace(0, needs), Err(ReplaceRefusal::NoRedundancy));
+}
+
+#[test]
+fn a_stripe_memory_is_as_large_as_the_settings_say() {
+    for (stripe_memory, expected) in [(0, None), (40, Some(40))] {
+        let mut devices = served(1).devices;
+        let assembly = devices.assembled(&Allow::default());
+        let settings = Settings { stripe_memory, ..settings() };
+        let volume = opened(&mut devices, &assembly, &settings).expect("it opens");
+        assert_eq!(volume.status().stripe_memory.map(|memory| memory.pages), expected);
+    }
 }

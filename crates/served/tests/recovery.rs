@@ -349,6 +349,8 @@ fn a_damaged_copy_of_a_superblock_is_repaired_and_reported() {
             let mut served = Served::open(devices);
             let alarms = served.volume.take_alarms();
             assert_eq!(alarms, [Alarm::SuperblockRepaired { device, copy }]);
+            let [first, second] = [0, 1].map(|copy| copy_of(&mut served.devices, device, copy));
+            assert!(first == second, "the start has written both again");
             let mut again = Served::open(served.devices);
             assert_eq!(again.volume.take_alarms(), []);
         }

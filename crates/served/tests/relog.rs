@@ -267,3 +267,17 @@ fn an_array_whose_nvs_failed_gets_a_log_on_a_new_device() {
     assert_eq!(assembly.copies, [1]);
     assert_eq!(assembly.superblock.nvs, [None, Some([55; 16])]);
 }
+
+#[test]
+fn refusals_of_another_log_say_why() {
+    for (refusal, words) in [
+        (RelogError::Damaged, "cannot be read"),
+        (RelogError::NotEmpty(2, 1), "2 dirty pages and 1 open destages"),
+        (RelogError::LeavesOut(N), "NVS device 0 is in use"),
+        (RelogError::TooLarge(PAGES), "which has 32 pages"),
+        (RelogError::TooSmall(N, 4096), "needs 4096 bytes"),
+        (RelogError::Io(N, IoError::GONE), "NVS device 0: "),
+    ] {
+        assert!(refusal.to_string().contains(words), "{refusal}");
+    }
+}

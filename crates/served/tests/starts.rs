@@ -4,7 +4,7 @@ mod common;
 
 use common::{Devices, PAGES, SECTOR, Served, check, opened, settings};
 use destage_engine::array::geometry::{Geometry, Level};
-use destage_engine::units::Page;
+use destage_engine::units::{DiskId, Page};
 use destage_nvslog::anchor::Anchor;
 use destage_nvslog::commit::{self, Header, Kind};
 use destage_nvslog::crc::crc32c;
@@ -182,8 +182,21 @@ fn an_array_whose_nvs_is_lost_for_good_starts_without_it_only_if_that_is_accepte
 /// An array with room for this many dirty pages, whose ring of 64 blocks has these commits of one
 /// block. The slots hold zeros.
 fn with_log(dirty_pages: u64, commits: impl IntoIterator<Item = Vec<Record>>) -> Devices {
-    let (level, strip_pages, group_stripes, disk_pages) = (Level::Raid5, 4, 1, 512);
-    let geometry = Geometry { level, disks: 3, strip_pages, group_stripes, disk_pages };
+    with_log_of(groups_of(8), dirty_pages, commits)
+}
+
+/// An array of 1,024 pages with write groups of this many pages, in one stripe.
+fn groups_of(pages: u64) -> Geometry {
+    let (level, strip_pages, group_stripes, disk_pages) = (Level::Raid5, pages / 2, 1, 512);
+    Geometry { level, disks: 3, strip_pages, group_stripes, disk_pages }
+}
+
+/// The same on such an array.
+fn with_log_of(
+    geometry: Geometry,
+    dirty_pages: u64,
+    commits: impl IntoIterator<Item = Vec<Record>>,
+) -> Devices {
     let sizes = Sizes { ring_blocks: 64, ..Sizes::for_pages(dirty_pages, 512) };
     let mut devices = Devices::created(geometry, sizes, 512, 1);
     let superblock = devices.assembled(&Allow::default()).superblock;
@@ -436,4 +449,68 @@ fn of_what_cannot_be_read_little_is_tried() {
     let (found, failed) = inspected(blocks(64 + 50 * 8, 1));
     assert_eq!((found.unreadable, found.unreadable_behind), (vec![], 0));
     assert_eq!(failed.len(), 1, "{failed:?}");
+}
+
+/// The log has the parity of row 1 of an open destage. Its row 3 is a full stripe, and row 4 would
+/// be one if all sectors of its pages were dirty. Of row 2 too little can be read, so the destage
+/// waits. For as long only the rows that it may have written are in doubt.
+#[test]
+fn a_start_doubts_the_rows_that_an_open_destage_may_have_written() {
+    let geometry = groups_of(128);
+    // The second group. The pages of a row are 64 apart.
+    let first = Page(128);
+    let zero = |at: u64, version: u64| {
+        let pages = Pages::new(Page(first.0 + at), 1);
+        Record::Zero { pages, version, origin: Origin::New }
+    };
+    let (page, crc) = (Page(first.0 + 68), crc32c(&[0; 4096]));
+    let in_part = Record::Data { page, version: 6, slot: 1, sectors: 1, crc, origin: Origin::New };
+    let pages = vec![zero(65, 1), zero(66, 2), zero(3, 3), zero(67, 4), zero(4, 5), in_part];
+    let intent = Record::Intent { pages: Pages::new(first, 128), through: 6, moved: false };
+    let parity = Record::Parity { first, row: 1, p: [1; 8], q: None, moved: false };
+    let mut devices = with_log_of(geometry, 100, [pages, vec![intent, parity], vec![]]);
+    let assembly = devices.assembled(&Allow::default());
+    let volume = opened(&mut devices, &assembly, &settings()).expect("it opens");
+    let mut served = Served::of(devices, volume);
+    let stripe = geometry.row_of_disk_page(64).1.stripe;
+    let of_row_2 = |disk: DiskId| (Device::Member(disk.0), DATA_START + (64 + 2) * 4096);
+    let bad = [geometry.data_disk(stripe, 0), geometry.parity_disk(stripe)];
+    served.unreadable = bad.map(of_row_2).to_vec();
+    let now = served.now();
+    served.run_until(now.0 + 1_000_000_000, |_| false);
+    assert!(served.volume.status().kept_pages > 0);
+    let controller = served.volume.controller();
+    let doubted: Vec<u64> = (0..64).filter(|row| controller.is_in_doubt(64 + row)).collect();
+    assert_eq!(doubted, [1, 3]);
+}
+
+/// Of a page of which the NVS has one sector, the disks have the others.
+#[test]
+fn a_start_knows_of_which_pages_the_nvs_has_only_some_sectors() {
+    let mut served = Served::open(stopped());
+    served.flush_cache();
+    served.write(2 * 8 + 1, 1, 9);
+    let mut served = Served::open(served.devices);
+    for place in ["in the NVS", "on the disks"] {
+        let read = Command::Read { offset: 2 * 4096, bytes: 4096 };
+        let bytes = served.ask(read, &[]);
+        let fills: Vec<u8> = bytes.chunks_exact(SECTOR).map(|sector| sector[0]).collect();
+        assert_eq!(fills, [1, 9, 1, 1, 1, 1, 1, 1], "{place}");
+        served.flush_cache();
+    }
+}
+
+/// A superblock names the generation that it was made on: by that a later start distinguishes the
+/// halves of an array that served apart.
+#[test]
+fn a_start_without_a_device_is_made_on_what_all_devices_had() {
+    let said = |devices: &mut Devices| {
+        destage_served::read_superblock(devices, Device::Nvs(0)).expect("a superblock").superblock
+    };
+    let text = include_str!("golden/version-4-blocks-512-nvs-2-stop.txt");
+    let mut devices = Served::open(Devices::from_text(text)).devices;
+    let before = said(&mut devices);
+    let mut served = Served::open_without(devices, Device::Nvs(1));
+    let after = said(&mut served.devices);
+    assert_eq!((after.base, after.base_identity), (before.generation, before.identity()));
 }

@@ -8,7 +8,7 @@ use destage_engine::policy;
 use destage_engine::rate;
 use destage_engine::units::PAGE_BYTES;
 use destage_nvslog::sizes::Sizes;
-use destage_served::{Allow, Cause, Command, Settings};
+use destage_served::{Allow, Cause, Command, Device, Refusal, Settings};
 use std::collections::BTreeSet;
 
 /// A volume without a log: a client's write and FLUSH wait for the disks, and another client's
@@ -45,4 +45,31 @@ fn what_waits_for_the_disks_is_answered_when_a_client_goes_away() {
         replies.iter().map(|reply| (reply.ticket, reply.result.is_ok())).collect();
     done.sort_unstable();
     assert_eq!(done, [(0, true), (1, true), (2, false)]);
+}
+
+/// A write waits for the rest of the sectors in which it begins and ends, and its client goes away.
+/// Nothing is kept of what was read for it: the next write to its last page reads that again.
+#[test]
+fn what_a_withdrawn_write_was_waiting_for_is_forgotten() {
+    let (level, strip_pages, group_stripes) = (Level::Raid5, 1, 1);
+    let geometry = Geometry { level, disks: 3, strip_pages, group_stripes, disk_pages: 64 };
+    let mut served = Served::open(Devices::created(geometry, Sizes::for_pages(64, 512), 512, 1));
+    served.write(0, 16, 3);
+    served.flush_cache();
+    let now = served.now();
+    let across = Command::Write { offset: 700, fua: false };
+    served.volume.submit(now, 1, across, &[4; PAGE_BYTES as usize]);
+    served.volume.withdraw(now, &BTreeSet::from([1]));
+    served.run();
+    assert_eq!(served.answer(), Some(Err(Refusal::Withdrawn)));
+    let reads = |served: &Served| -> u64 {
+        (0..3).map(|member| served.volume.load(Device::Member(member)).reads).sum()
+    };
+    let before = reads(&served);
+    let within = Command::Write { offset: PAGE_BYTES + 100, fua: false };
+    served.ask(within, &[5; 10]);
+    assert_eq!(reads(&served), before + 1);
+    let bytes = served.ask(Command::Read { offset: PAGE_BYTES, bytes: 512 }, &[]);
+    assert_eq!((&bytes[..100], &bytes[100..110]), (&[3; 100][..], &[5; 10][..]));
+    assert_eq!(bytes[110..], [3; 402]);
 }

@@ -386,7 +386,7 @@ fn mark(
     let absent = named.filter(|member| !assembly.rebuilds.contains(member));
     absent.for_each(|member| devices.forget_spare(member));
     let same = devices.superblock().agrees(&assembly.superblock);
-    if !defect.is(Defect::IgnoresMarks) || !same {
+    if !(same && defect.is(Defect::IgnoresMarks)) {
         let built = assembly.built || assembly.completes_for_all();
         devices.start_generation(assembly.highest, built.then_some(assembly.identity));
         let skips = |device: Device, copy: usize| {
@@ -468,6 +468,39 @@ impl Volume {
             let pages = (&mask[..], incomplete);
             self.engine.controller_mut().redo(group, pages, doubt, &mut actions);
             actions.into_iter().for_each(|action| self.act(action, None));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_array_may_be_opened_without_a_device_that_cannot_be_written_or_has_no_record() {
+        let device = Device::Member(3);
+        let unwritable = OpenError::from(LogError::Unwritable(device, IoError::FULL));
+        assert_eq!(unwritable, OpenError::Unwritable(device, IoError::FULL));
+        let why = NoSuperblock::Unwritable(IoError::FULL);
+        assert_eq!(unwritable.unusable(), Some((device, why)));
+        let unknown = OpenError::LostPagesUnknown(device);
+        assert_eq!(unknown.unusable(), Some((device, NoSuperblock::LostPagesUnknown)));
+        let full = OpenError::from(LogError::Full);
+        assert_eq!((&full, full.unusable()), (&OpenError::Log(LogError::Full), None));
+    }
+
+    #[test]
+    fn an_error_says_which_device_it_is_of_and_why() {
+        let device = Device::Member(3);
+        for (error, words) in [
+            (OpenError::Unwritable(device, IoError::FULL), "member 3 cannot be written: "),
+            (OpenError::LostPagesUnknown(device), "member 3: its record of lost pages"),
+            (OpenError::Short { device, bytes: 512, needs: 4096 }, "member 3 has 512 bytes"),
+            (OpenError::Log(LogError::Full), "no free block"),
+            (OpenError::Features(0x14), "bits 0x14"),
+            (OpenError::Config(ConfigError::NoNvs), "at least 1 page"),
+        ] {
+            assert!(error.to_string().contains(words), "{error}");
         }
     }
 }
