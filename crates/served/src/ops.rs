@@ -339,7 +339,8 @@ mod tests {
         ops.try_later(finished, IoError::FULL);
     }
 
-    /// Neither another operation on the device nor one that is tried again on another device.
+    /// An operation of the device that was not tried before does not, nor does one of another
+    /// device that is tried again.
     #[test]
     fn nothing_else_in_flight_delays_the_end_of_an_alarm() {
         let other = Device::Member(2);

@@ -119,6 +119,7 @@ mod tests {
         (1..=2).for_each(|page| cache.put_nothing(page));
         assert!(cache.get(1).is_none() && cache.lacks(1));
         cache.put(1, &[2; PAGE]);
+        assert!(!cache.lacks(1) && cache.lacks(2));
         assert_eq!((cache.next_lacking(), cache.next_lacking()), (Some(2), None));
     }
 }

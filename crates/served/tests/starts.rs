@@ -1,4 +1,4 @@
-//! What a start refuses, and what it gives up only if it may.
+//! What a start refuses, what it gives up only if it may, and what it knows of the last run.
 
 mod common;
 
