@@ -12,7 +12,8 @@ use destage_nvslog::record::{ALL_SECTORS, Origin, Pages, Record};
 use destage_nvslog::sizes::Sizes;
 use destage_nvslog::superblock::{DATA_START, Superblock};
 use destage_served::{
-    Allow, AssembleError, Command, Device, IoError, LogError, Media, OpenError, Settings,
+    Allow, AssembleError, Command, Device, IoError, LogError, Media, NoSuperblock, OpenError,
+    Settings, read_superblock,
 };
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -65,6 +66,23 @@ fn more_dirty_pages_than_memory_may_have_are_refused_and_stay() {
     let enough = Settings { dirty_pages_max: Some(held), ..settings() };
     let volume = opened(&mut devices, &assembly, &enough).expect("it opens");
     assert_eq!(volume.status().nvs_pages, held);
+}
+
+/// Each device is as long as its superblock says, longer, or a sector shorter.
+#[test]
+fn the_superblock_of_a_device_that_was_cut_short_is_not_used() {
+    let mut devices = stopped();
+    let all: Vec<Device> = devices.0.keys().copied().collect();
+    for device in all {
+        let said = read_superblock(&mut devices, device).expect("a superblock");
+        let needs = said.superblock.device_bytes();
+        let (bytes, longer) = (needs - SECTOR as u64, needs + SECTOR as u64);
+        let short = Err(NoSuperblock::Short { bytes, needs });
+        for (bytes, result) in [(bytes, short), (needs, Ok(said)), (longer, Ok(said))] {
+            devices.0.get_mut(&device).expect("there").0 = bytes;
+            assert_eq!(read_superblock(&mut devices, device), result, "{device}");
+        }
+    }
 }
 
 /// The bytes of a dirty page are damaged: the page is named, and lost only if that is accepted.
