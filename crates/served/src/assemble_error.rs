@@ -103,3 +103,28 @@ impl AssembleError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_says_why_a_device_has_no_superblock() {
+        for (why, text) in [
+            (NoSuperblock::Io(IoError::GONE), "the device does not answer"),
+            (NoSuperblock::Bytes(SuperblockError::Foreign), "the device has no destage superblock"),
+            (
+                NoSuperblock::Unwritable(IoError::GONE),
+                "it cannot be written: the device does not answer",
+            ),
+            (NoSuperblock::LostPagesUnknown, "its record of lost pages cannot be read"),
+            (
+                NoSuperblock::Short { bytes: 7, needs: 9 },
+                "the device has 7 bytes, and its superblock says 9: it was cut short, and the data \
+                 beyond its end is lost",
+            ),
+        ] {
+            assert_eq!(why.to_string(), text);
+        }
+    }
+}

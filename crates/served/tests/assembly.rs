@@ -1,129 +1,12 @@
 //! Which devices make an array, and which superblock counts, from what superblocks can say
 //! (docs/durability.md, "Marks").
 
-use destage_engine::array::geometry::{Geometry, Level};
-use destage_nvslog::LogId;
-use destage_nvslog::superblock::{Chosen, NOT_JOINED, REBUILDS_MAX, Role, Superblock, Uuid};
-use destage_served::{Allow, AssembleError, Assembly, Device, Found, IoError, NoSuperblock};
-use std::collections::BTreeMap;
+mod common;
 
-const MEMBERS: u16 = 4;
-
-fn uuid(device: Device) -> Uuid {
-    match device {
-        Device::Member(number) => [10 + number as u8; 16],
-        Device::Nvs(number) => [20 + number as u8; 16],
-    }
-}
-
-/// What the superblocks of an array of generation 9 say, on this device.
-fn superblock(device: Device) -> Superblock {
-    let role = match device {
-        Device::Member(number) => Role::Member(number),
-        Device::Nvs(number) => Role::Nvs(number),
-    };
-    Superblock {
-        generation: 9,
-        base: 8,
-        base_identity: 0,
-        joined: 0,
-        array: [1; 16],
-        device: uuid(device),
-        log: LogId([2; 16]),
-        role,
-        geometry: Geometry {
-            level: Level::Raid10,
-            disks: MEMBERS,
-            strip_pages: 2,
-            group_stripes: 2,
-            disk_pages: 16,
-        },
-        nvs: [Some([20; 16]), Some([21; 16])],
-        block_bytes: 512,
-        ring_blocks: 64,
-        dirty_pages_max: 24,
-        slots: 536,
-        unknown_write_features: 0,
-        failed: [0; 128],
-        rebuilds: [None; REBUILDS_MAX],
-        lost_pages: false,
-        doubted_rows: false,
-    }
-}
-
-/// The devices of an array, and what is found of them.
-#[derive(Clone)]
-struct Array(BTreeMap<Device, Result<Chosen, NoSuperblock>>);
-
-impl Array {
-    /// All devices are current.
-    fn current() -> Array {
-        let members = (0..MEMBERS).map(Device::Member);
-        let all = members.chain([0, 1].map(Device::Nvs));
-        let chosen = |device| Chosen {
-            superblock: superblock(device),
-            confirmed: true,
-            damaged: [false; 2],
-            older: None,
-        };
-        Array(all.map(|device| (device, Ok(chosen(device)))).collect())
-    }
-
-    /// Some devices say something else in both copies, or, without `confirmed`, in the first.
-    fn with(mut self, devices: &[Device], confirmed: bool, say: impl Fn(&mut Superblock)) -> Array {
-        for device in devices {
-            let said = self.0.get_mut(device).expect("a device").as_mut().expect("readable");
-            say(&mut said.superblock);
-            said.confirmed = confirmed;
-        }
-        self
-    }
-
-    /// A crash left one more try on these devices, in their first copies.
-    fn with_a_try(mut self, devices: &[Device]) -> Array {
-        for device in devices {
-            let said = self.0.get_mut(device).expect("a device").as_mut().expect("readable");
-            (said.older, said.confirmed) = (Some(said.superblock), false);
-            said.superblock.base = said.superblock.generation;
-            said.superblock.generation += 1;
-        }
-        self
-    }
-
-    /// The second copy of a device is damaged.
-    fn damage(&mut self, device: Device) {
-        let said = self.0.get_mut(&device).expect("a device").as_mut().expect("readable");
-        said.damaged[1] = true;
-    }
-
-    fn without(mut self, device: Device) -> Array {
-        self.0.insert(device, Err(NoSuperblock::Io(IoError::GONE)));
-        self
-    }
-
-    fn assembled(&self, allow: &Allow) -> Result<Assembly, AssembleError> {
-        let found: Vec<Found> = self.0.iter().map(|(device, said)| (*device, *said)).collect();
-        destage_served::assemble(&found, allow)
-    }
-}
-
-const GONE: NoSuperblock = NoSuperblock::Io(IoError::GONE);
-const M: [Device; 4] = [Device::Member(0), Device::Member(1), Device::Member(2), Device::Member(3)];
-const N: [Device; 2] = [Device::Nvs(0), Device::Nvs(1)];
-const ALL: [Device; 6] = [M[0], M[1], M[2], M[3], N[0], N[1]];
-
-fn degraded() -> Allow {
-    Allow::degraded()
-}
-
-fn stale(device: Device) -> Allow {
-    Allow { stale: vec![device], ..Allow::default() }
-}
-
-/// What a start uses: members that are left out, and NVS devices.
-fn used(assembly: &Result<Assembly, AssembleError>) -> Option<(Vec<u16>, Vec<u16>)> {
-    assembly.as_ref().ok().map(|assembly| (assembly.failed.clone(), assembly.copies.clone()))
-}
+use common::found::{ALL, Array, GONE, M, N, chosen, degraded, stale, superblock, used, uuid};
+use destage_engine::array::geometry::Level;
+use destage_nvslog::superblock::{Chosen, NOT_JOINED, Role, Superblock};
+use destage_served::{Allow, AssembleError, Device, IoError, NoSuperblock};
 
 /// Refused without permission; with it, these members are left out and these NVS devices used.
 /// The refusal names the device.
@@ -671,4 +554,189 @@ fn a_try_that_devices_which_it_names_lack_was_not_built_on() {
     let array = array.with(&M[..1], true, one_fails).with_a_try(&M[..1]);
     let assembly = array.assembled(&Allow::default()).expect("an array");
     assert_eq!((assembly.superblock.generation, &assembly.failed[..]), (9, &[][..]));
+}
+
+/// What members 0 and 2 and the first NVS device say, if only they were there since generation 9.
+fn half(said: &mut Superblock) {
+    (said.generation, said.base, said.nvs) = (10, 9, [Some([20; 16]), None]);
+    [1, 3].into_iter().for_each(|member| said.mark(member, true));
+}
+
+/// Another try on the same base, which names all devices.
+fn next(said: &mut Superblock) {
+    (said.generation, said.base) = (12, 9);
+}
+
+/// Member 0 has that in both copies, and the others have another try. The first NVS device came
+/// into use with this generation. Member 2 is away.
+fn half_and_others(joined: u64) -> Array {
+    let array = Array::current().with(&M[..1], true, half);
+    let array = array.with(&[M[1], M[3], N[0], N[1]], false, next);
+    array.with(&N[..1], false, |said| said.joined = joined).without(M[2])
+}
+
+/// The members that a start leaves out, with all NVS devices.
+fn left_out(array: &Array) -> Vec<u16> {
+    let assembly = array.assembled(&degraded()).expect("an array");
+    assert_eq!((assembly.superblock.generation, &assembly.copies[..]), (12, &[0, 1][..]));
+    assembly.failed
+}
+
+/// The others were left out of what the member has in both copies. The NVS device that both name
+/// shows that nothing was built on that, if it was in use before: then it would have it, too.
+#[test]
+fn a_member_that_may_have_served_apart_is_used_if_a_device_shows_that_it_did_not() {
+    for (joined, members) in [(0, vec![2]), (9, vec![2]), (10, vec![0, 2]), (12, vec![0, 2])] {
+        assert_eq!(left_out(&half_and_others(joined)), members, "joined with {joined}");
+    }
+    let apart = half_and_others(12);
+    let refused = apart.assembled(&Allow::default()).err();
+    assert_eq!(refused, Some(AssembleError::Stale { device: M[0], has: 10, newest: 12 }));
+    // A device that has another try of that number says nothing of it.
+    let other = apart.clone().with(&M[1..2], false, |said| {
+        (said.generation, said.lost_pages) = (10, true);
+    });
+    assert_eq!(left_out(&other), [0, 2]);
+    // Nor does a damaged copy, which may have been an older one.
+    let mut damaged = apart;
+    damaged.damage(M[0]);
+    assert_eq!(left_out(&damaged), [2]);
+}
+
+/// The other member of the half is here again.
+#[test]
+fn a_member_did_not_serve_apart_if_one_that_it_names_has_less_or_continued_from_before() {
+    let with_member_2 = |said: Chosen| {
+        let mut array = half_and_others(12);
+        array.0.insert(M[2], Ok(said));
+        array
+    };
+    let mut served = chosen(M[2]);
+    half(&mut served.superblock);
+    assert_eq!(left_out(&with_member_2(served)), [0, 2], "it has the same in both copies");
+    let begun = Chosen { confirmed: false, ..served };
+    assert_eq!(left_out(&with_member_2(begun)), [], "it has it in the first copy alone");
+    let mut tried = Chosen { confirmed: false, ..chosen(M[2]) };
+    next(&mut tried.superblock);
+    assert_eq!(left_out(&with_member_2(tried)), [], "it never had it");
+    let continued = Chosen { older: Some(served.superblock), ..tried };
+    assert_eq!(left_out(&with_member_2(continued)), [], "it continued from before it");
+    // One that came later may have the place of the one that is named.
+    let mut later = continued;
+    later.superblock.joined = 12;
+    assert_eq!(left_out(&with_member_2(later)), [0]);
+}
+
+/// What counts is a try. A device has another one that was not made on the same base, by its number
+/// or by what it says that this was.
+#[test]
+fn a_try_on_another_base_is_out_of_date() {
+    let rest = [M[1], M[2], M[3], N[0], N[1]];
+    let old = AssembleError::Stale { device: M[0], has: 10, newest: 12 };
+    let with_base = |base: u64| {
+        let array = Array::current().with(&rest, false, next);
+        array.with(&M[..1], true, |said| (said.generation, said.base) = (10, base))
+    };
+    assert_eq!(with_base(8).assembled(&Allow::default()).err(), Some(old));
+    assert_eq!(used(&with_base(9).assembled(&Allow::default())), Some((vec![], vec![0, 1])));
+    // The second copy has no more than the number.
+    let with_identity = |identity: u32| {
+        let mut array = Array::current().with(&rest, false, |said| {
+            next(said);
+            said.base_identity = 5;
+        });
+        let mut own = Chosen { confirmed: false, ..chosen(M[0]) };
+        own.older = Some(Superblock { base: 9, ..own.superblock });
+        let said = &mut own.superblock;
+        (said.generation, said.base, said.base_identity) = (10, 9, identity);
+        array.0.insert(M[0], Ok(own));
+        array.assembled(&Allow::default())
+    };
+    assert_eq!(with_identity(77).err(), Some(old));
+    assert_eq!(used(&with_identity(5)), Some((vec![], vec![0, 1])));
+}
+
+/// Two members, each of another pair, have tries of one number, and nobody has anything else. One
+/// was to become a member, and says of itself that it has failed.
+#[test]
+fn of_two_tries_that_of_a_device_which_is_being_rebuilt_does_not_count() {
+    let array = Array::current().with(&ALL, true, |said| said.nvs = [None; 2]);
+    let array = array.with(&M[1..2], false, |said| {
+        (said.generation, said.base) = (10, 9);
+        said.mark(0, true);
+    });
+    let mut array = array.with(&M[3..], false, |said| {
+        (said.generation, said.base) = (10, 9);
+        said.mark(3, true);
+        assert!(said.set_rebuild(3, Some([13; 16])));
+    });
+    array.0.retain(|device, _| matches!(device, Device::Member(_)));
+    let assembly = array.without(M[0]).without(M[2]).assembled(&degraded()).expect("an array");
+    assert_eq!((&assembly.failed[..], &assembly.newly_failed[..]), (&[0, 2][..], &[2][..]));
+}
+
+/// A device that could not be written had what counts: what is left must have it too.
+#[test]
+fn nothing_counts_that_is_older_than_what_was_built() {
+    let at_least = |at_least: u64| Allow { at_least, ..Allow::default() };
+    for (confirmed, built_on) in [(true, 10), (false, 9)] {
+        let array = Array::current().with(&ALL, confirmed, |said| {
+            (said.generation, said.base) = (10, 9);
+        });
+        let assembly = array.assembled(&at_least(built_on)).expect("an array");
+        assert_eq!((assembly.built_on(), assembly.superblock.generation), (built_on, 10));
+        let refused = array.assembled(&at_least(built_on + 1)).err();
+        assert_eq!(refused, Some(AssembleError::TooManyMissing));
+    }
+    // The refusal names a member that was left out; with a loss that is accepted there is none.
+    let older = |said: &mut Superblock| (said.generation, said.base) = (7, 6);
+    let array = Array::current().with(&[M[1], N[1]], true, older);
+    let allow = Allow { degraded: true, ..at_least(10) };
+    let refused = array.assembled(&allow).err();
+    assert_eq!(refused, Some(AssembleError::Stale { device: M[1], has: 7, newest: 9 }));
+    let accepted = Allow { stale: vec![N[1]], ..allow };
+    assert_eq!(used(&array.assembled(&accepted)), Some((vec![1], vec![1])));
+}
+
+/// It is out of date, and its loss is accepted. While the superblocks name another device for its
+/// place, that one is given up.
+#[test]
+fn a_failed_member_is_used_again_if_it_has_all_that_a_member_has() {
+    let rest = [M[0], M[2], M[3], N[0], N[1]];
+    let older = |said: &mut Superblock| (said.generation, said.base) = (8, 7);
+    let in_part = |said: &mut Superblock| said.mark(1, true);
+    for onto in [None, Some([99; 16])] {
+        let array = one_failed().with(&rest, true, |said| assert!(said.set_rebuild(1, onto)));
+        let array = array.with(&M[1..2], true, older);
+        let assembly = array.assembled(&stale(M[1])).expect("an array");
+        assert_eq!((&assembly.failed[..], &assembly.stale[..]), (&[][..], &[M[1]][..]));
+        let said = assembly.superblock;
+        assert_eq!((said.has_failed(1), said.rebuilt_onto(1)), (false, None));
+        // It was to become the member, and has not everything.
+        let array = array.with(&M[1..2], true, in_part);
+        let refused = array.assembled(&stale(M[1])).err();
+        assert_eq!(refused, Some(AssembleError::RebuiltInPart(M[1])));
+        let assembly = array.assembled(&Allow::default()).expect("an array");
+        assert_eq!((&assembly.failed[..], &assembly.rebuilds[..]), (&[1][..], &[][..]));
+    }
+    // The device that is named continues, as without permission.
+    let array = one_failed().with(&M[1..2], true, in_part).with(&ALL, true, |said| {
+        assert!(said.set_rebuild(1, Some(uuid(M[1]))));
+    });
+    for allow in [stale(M[1]), Allow::default()] {
+        let assembly = array.assembled(&allow).expect("an array");
+        assert_eq!((&assembly.failed[..], &assembly.rebuilds[..]), (&[1][..], &[1][..]));
+        assert!(assembly.stale.is_empty() && assembly.superblock.has_failed(1));
+    }
+}
+
+#[test]
+fn nvs_devices_in_use_are_named_by_their_places() {
+    let in_use = |array: Array| array.assembled(&degraded()).map(|assembly| assembly.nvs_in_use());
+    let [first, second] = N.map(|device| Some(uuid(device)));
+    assert_eq!(in_use(Array::current()), Ok([first, second]));
+    assert_eq!(in_use(Array::current().without(N[0])), Ok([None, second]));
+    assert_eq!(in_use(Array::current().without(N[1])), Ok([first, None]));
+    let none = Array::current().without(N[0]).without(N[1]);
+    assert_eq!(in_use(none), Err(AssembleError::NvsMissing(N[0], GONE)));
 }

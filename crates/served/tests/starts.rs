@@ -12,7 +12,8 @@ use destage_nvslog::record::{ALL_SECTORS, Origin, Pages, Record};
 use destage_nvslog::sizes::Sizes;
 use destage_nvslog::superblock::{DATA_START, Superblock};
 use destage_served::{
-    Allow, AssembleError, Command, Device, IoError, LogError, Media, OpenError, Settings,
+    Allow, AssembleError, Command, Device, IoError, LogError, Media, NoSuperblock, OpenError,
+    Settings, read_superblock,
 };
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -65,6 +66,61 @@ fn more_dirty_pages_than_memory_may_have_are_refused_and_stay() {
     let enough = Settings { dirty_pages_max: Some(held), ..settings() };
     let volume = opened(&mut devices, &assembly, &enough).expect("it opens");
     assert_eq!(volume.status().nvs_pages, held);
+}
+
+/// Each device is as long as its superblock says, longer, or a sector shorter.
+#[test]
+fn the_superblock_of_a_device_that_was_cut_short_is_not_used() {
+    let mut devices = stopped();
+    let all: Vec<Device> = devices.0.keys().copied().collect();
+    for device in all {
+        let said = read_superblock(&mut devices, device).expect("a superblock");
+        let needs = said.superblock.device_bytes();
+        let (bytes, longer) = (needs - SECTOR as u64, needs + SECTOR as u64);
+        let short = Err(NoSuperblock::Short { bytes, needs });
+        for (bytes, result) in [(bytes, short), (needs, Ok(said)), (longer, Ok(said))] {
+            devices.0.get_mut(&device).expect("there").0 = bytes;
+            assert_eq!(read_superblock(&mut devices, device), result, "{device}");
+        }
+    }
+}
+
+/// A crash left all first copies of a mark and some of the second ones. A start completes it, so it
+/// is the base of the start's own mark, unless a device that it names is left out.
+#[test]
+fn a_mark_that_a_start_completes_is_the_base_of_its_own() {
+    let (level, strip_pages, group_stripes) = (Level::Raid5, 2, 2);
+    let geometry = Geometry { level, disks: 3, strip_pages, group_stripes, disk_pages: PAGES / 2 };
+    let created = Devices::created(geometry, Sizes::for_pages(24, 512), 512, 2);
+    let mut before = Served::open(created).devices;
+    let mut marked = Served::open(before.clone()).devices;
+    let all: Vec<Device> = marked.0.keys().copied().collect();
+    let log = Device::Nvs(0);
+    let said = read_superblock(&mut marked, log).expect("a superblock").superblock;
+    let (itself, its_base) = ((said.generation, said.identity()), (said.base, said.base_identity));
+    for (lacking, away, base) in [
+        (&all[..0], None, itself),
+        (&all[..1], None, itself),
+        (&all[..], None, its_base),
+        (&all[..1], Some(Device::Member(2)), its_base),
+        (&all[..1], Some(Device::Nvs(1)), its_base),
+    ] {
+        let mut devices = marked.clone();
+        for device in lacking {
+            let mut older = [0; SECTOR];
+            before.read(*device, 12_288, &mut older).expect("read");
+            devices.write(*device, 12_288, &older).expect("written");
+        }
+        if let Some(device) = away {
+            devices.0.remove(&device);
+        }
+        let assembly = devices.assembled_of(&all, &Allow::degraded()).expect("an array");
+        drop(opened(&mut devices, &assembly, &settings()).expect("it opens"));
+        let now = read_superblock(&mut devices, log).expect("a superblock").superblock;
+        let what = format!("{lacking:?} lack it, {away:?} is away");
+        assert_eq!((now.base, now.base_identity), base, "{what}");
+        assert_eq!((now.generation, now.joined), (said.generation + 1, said.joined), "{what}");
+    }
 }
 
 /// The bytes of a dirty page are damaged: the page is named, and lost only if that is accepted.

@@ -3,6 +3,8 @@
 
 #![allow(dead_code, reason = "each program of tests uses a part")]
 
+pub mod found;
+
 use destage_engine::array::geometry::Geometry;
 use destage_engine::units::{Instant, PAGE_BYTES};
 use destage_engine::{policy, rate};
