@@ -61,6 +61,7 @@ fn log_bytes(served: &Served) -> u64 {
 #[test]
 fn a_read_waits_for_the_log_if_it_shows_what_is_not_durable() {
     let mut served = served(Ack::Nvs);
+    served.write(8 * 8, 8, 3);
     served.write(0, 8, 1);
     submit(&mut served, 1, write(8), 2);
     assert_eq!(answers(&mut served), []);
@@ -76,7 +77,7 @@ fn a_read_waits_for_the_log_if_it_shows_what_is_not_durable() {
     assert_eq!(done, [(1, None), (3, Some(2))]);
 }
 
-/// As on a disk with a volatile cache.
+/// Such an array behaves like a disk with a volatile cache.
 #[test]
 fn a_write_to_memory_is_answered_at_once_and_flush_and_fua_wait_for_the_log() {
     let mut served = served(Ack::Flush);

@@ -129,7 +129,7 @@ fn a_new_mirror_that_fails_while_it_is_filled_is_given_up() {
     }
 }
 
-/// Before a stop: the new device is not in use yet, and nothing is lost without it.
+/// A stop does not wait for it. The new device is not in use yet, so nothing is lost without it.
 #[test]
 fn a_resync_may_be_ended() {
     let (mut served, mut model) = (one(), BTreeMap::new());

@@ -228,14 +228,14 @@ fn a_write_reads_the_pages_in_which_it_begins_or_ends_inside_a_sector() {
 #[test]
 fn what_is_written_while_a_page_is_read_for_another_write_stays() {
     let sector = BEGIN + 3 * SECTOR;
-    let whole = BEGIN..BEGIN + PAGE;
+    let page = BEGIN..BEGIN + PAGE;
     let offset = |range: &std::ops::Range<usize>| range.start as u64;
     let within = sector..sector + SECTOR;
-    let zeros = Command::Zero { offset: offset(&whole), bytes: PAGE_BYTES, fua: false };
+    let zeros = Command::Zero { offset: offset(&page), bytes: PAGE_BYTES, fua: false };
     for (other, range, fill_of) in [
         (Command::Write { offset: offset(&within), fua: false }, within, 3),
-        (Command::Write { offset: offset(&whole), fua: false }, whole.clone(), 3),
-        (zeros, whole, 0),
+        (Command::Write { offset: offset(&page), fua: false }, page.clone(), 3),
+        (zeros, page, 0),
     ] {
         let mut served = array();
         fill(&mut served, 1);

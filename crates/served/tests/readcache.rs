@@ -60,13 +60,13 @@ fn a_read_cache_is_given_to_a_volume_and_taken_away_while_it_is_served() {
     served.volume.set_read_cache(Some(cache())).expect("valid");
     let empty = served.volume.read_cache().expect("a cache");
     assert_eq!((empty.state.held, empty.state.pages), (0, 32));
-    // Of an empty one: the map that finds pages, with a byte for each place, and the policy's own.
+    // The map that finds pages, with a byte for each place, and what the policy takes.
     let places = HashMap::<u64, u32>::with_capacity(32).capacity() * 8 / 7;
     let map = places * (size_of::<(u64, u32)>() + 1);
     assert!(empty.state.memory_bytes > 0);
     assert_eq!(empty.memory_bytes, (map + empty.state.memory_bytes) as u64);
     assert_eq!([7, 7, 8].map(|page| member_reads(&mut served, page)), [1, 0, 1]);
-    // None of this size: the old one stays.
+    // A cache has at least one page: the old one stays.
     assert!(served.volume.set_read_cache(Some(ReadCacheChoice { pages: 0, ..cache() })).is_err());
     assert_eq!(served.volume.read_cache().expect("a cache").state.held, 2);
     assert_eq!([7, 8].map(|page| member_reads(&mut served, page)), [0, 0]);
