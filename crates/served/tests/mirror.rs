@@ -129,6 +129,24 @@ fn a_new_mirror_that_fails_while_it_is_filled_is_given_up() {
     }
 }
 
+/// A stop does not wait for it. The new device is not in use yet, so nothing is lost without it.
+#[test]
+fn a_resync_may_be_ended() {
+    let (mut served, mut model) = (one(), BTreeMap::new());
+    (0..20).for_each(|n| write(&mut served, n, &mut model));
+    begin(&mut served).expect("begun");
+    served.steps(2);
+    let now = served.now();
+    served.volume.end_mirror(now);
+    assert_eq!(served.volume.mirror_status(), None);
+    assert_eq!(served.volume.take_alarms(), [Alarm::MirrorFailed(1)]);
+    served.run();
+    assert_eq!(served.volume.status().nvs_devices, [0]);
+    served.stop();
+    served.devices.0.remove(&NEW);
+    check(&mut Served::open(served.devices), &model, "after the stop");
+}
+
 /// What cannot be read for the copy may be of no use: the old device stays, and the new one is
 /// given up. If the old device is gone, it is that which has failed.
 #[test]

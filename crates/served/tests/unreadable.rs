@@ -131,8 +131,10 @@ fn a_read_reports_the_page_that_it_repairs() {
     served.unreadable = vec![(device, at)];
     served.devices.write(device, at, &[9; PAGE_BYTES as usize]).expect("written");
     served.volume.take_alarms();
+    let before = served.volume.load(device).written_bytes;
     assert_eq!(served.ask(read_of(5), &[]), [1; PAGE_BYTES as usize]);
     assert_eq!(served.volume.take_alarms(), [Alarm::Repaired { member, page, pages: 1 }]);
+    assert_eq!(served.volume.load(device).written_bytes - before, PAGE_BYTES);
     assert_eq!(read(&mut served, device, at), [1; SECTOR]);
 }
 

@@ -103,7 +103,8 @@ impl Volume {
     /// write continues when they are complete.
     fn complete_edges(&mut self, id: RequestId, offset: u64, bytes: usize) {
         let end = offset + bytes as u64;
-        let (first, last) = (offset / PAGE_BYTES, (end - 1) / PAGE_BYTES);
+        // The page behind the write, where it ends with a page: no sector is cut there.
+        let (first, last) = (offset / PAGE_BYTES, end / PAGE_BYTES);
         let cut = |byte: u64| !byte.is_multiple_of(SECTOR as u64);
         let (head, tail) = (cut(offset) || first == last && cut(end), first != last && cut(end));
         let mut incomplete = 0;
@@ -206,7 +207,7 @@ impl Volume {
     fn append_trim(&mut self, range: PageRange) {
         let version = self.log.clear(range, false);
         for page in range.first.0..range.end().0 {
-            if self.pages.current(page).is_some_and(|held| held.version < version) {
+            if self.pages.current(page).is_some() {
                 self.pages.drop_current(page);
                 self.requests.disk_waits.page_written(page, version);
                 self.at_risk.look_at(page, &self.pages);
