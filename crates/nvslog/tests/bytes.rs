@@ -67,7 +67,7 @@ fn errors_say_which_record_is_wrong_and_why() {
     assert_eq!(text, expected);
 }
 
-/// Which of the bytes behind it count is what the header says.
+/// What is behind it in its block is looked at with the checksum.
 #[test]
 fn a_header_is_read_from_its_own_bytes() {
     let (epoch, sequence, durable_through, block, last_version) = (1, 2, 1, 1, 0);

@@ -106,6 +106,26 @@ fn logs_differ_if_one_of_the_things_that_they_hold_does() {
     }
 }
 
+/// It does so wherever the record is now. Records of other versions stay.
+#[test]
+fn a_copy_takes_the_place_of_the_record_with_its_version() {
+    let versions = |records: &[Record]| {
+        let contents = applied(records).0;
+        let version = |held: Option<HeldPage>| held.map(|held| held.version);
+        (version(contents.page(Page(8))), version(contents.frozen(Page(8))))
+    };
+    let [new, newer] = [1, 2].map(|version| zero(8, version, Origin::New));
+    let both = [new, intent(8, 1, 1), newer];
+    assert_eq!(versions(&both), (Some(2), Some(1)));
+    for (version, origin) in [(2, Origin::Moved), (1, Origin::Frozen)] {
+        let with_copy = [&both[..], &[zero(8, version, origin)]].concat();
+        assert_eq!(versions(&with_copy), (Some(2), Some(1)), "{origin:?}");
+    }
+    let [moved, frozen] = [Origin::Moved, Origin::Frozen].map(|origin| zero(8, 1, origin));
+    assert_eq!(versions(&[new, frozen]), (None, Some(1)));
+    assert_eq!(versions(&[new, frozen, moved]), (Some(1), None));
+}
+
 /// It is moved as it is. Another one of any of its pages is nothing that a program writes.
 #[test]
 fn an_open_intent_is_repeated_only_as_it_is() {
