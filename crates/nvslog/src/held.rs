@@ -116,17 +116,16 @@ impl HeldPages {
         gone: impl Fn(&HeldPage) -> bool,
         mut show: impl FnMut(u64, HeldPage),
     ) {
-        let count = self.count() as u64;
-        let some: Vec<u64> = match () {
-            () if count == 0 => return,
-            () if pages.end - pages.start <= count => pages.collect(),
-            () => {
-                let within = |page: &u64| pages.contains(page);
-                let mut some: Vec<u64> =
-                    self.by_commit().map(|(page, _)| page).filter(within).collect();
-                some.sort_unstable();
-                some
-            }
+        // Each page of the range, or each that is held if these are fewer.
+        let is_short = pages.clone().nth(self.count()).is_none();
+        let some: Vec<u64> = if is_short {
+            pages.collect()
+        } else {
+            let within = |page: &u64| pages.contains(page);
+            let mut some: Vec<u64> =
+                self.by_commit().map(|(page, _)| page).filter(within).collect();
+            some.sort_unstable();
+            some
         };
         for page in some {
             if let Some(held) = self.take_if(page, &gone) {

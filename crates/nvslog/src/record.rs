@@ -240,7 +240,7 @@ impl Record {
                 to[0] = DATA;
                 to[3] = sectors;
                 put(to, 4, &crc.to_le_bytes());
-                put(to, 8, &(version | page.0 >> 32 << 52).to_le_bytes());
+                put(to, 8, &(version + (page.0 >> 32 << 52)).to_le_bytes());
                 put(to, 16, &(page.0 as u32).to_le_bytes());
                 put(to, 20, &slot.to_le_bytes());
             }
@@ -263,7 +263,10 @@ impl Record {
         {
             to[1] |= FROZEN;
         }
-        to[1] |= TYPE_VERSION | (u8::from(self.moved()) * MOVED);
+        to[1] |= TYPE_VERSION;
+        if self.moved() {
+            to[1] |= MOVED;
+        }
         to[2] = (self.encoded_bytes() / 8) as u8;
     }
 
@@ -315,7 +318,7 @@ impl Record {
         Ok(match (bytes[0], bytes.len()) {
             (DATA, 24) => {
                 let high = first.0 >> 52;
-                let page = Page(high << 32 | u64::from(u32_at(bytes, 16)));
+                let page = Page((high << 32) + u64::from(u32_at(bytes, 16)));
                 let (version, slot) = (first.0 & (VERSION_MAX - 1), u32_at(bytes, 20));
                 let (sectors, crc) = (bytes[3], argument);
                 if sectors == 0 {

@@ -13,6 +13,7 @@ use crate::space::LogSpace;
 use crate::{EPOCHS_MAX, FOUND_MAX, HEADER_BYTES, RING_BLOCKS_MAX, RING_BLOCKS_MIN};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
+use core::cmp::Ordering;
 use destage_engine::units::Page;
 
 /// Blocks looked through at once behind the end of the log.
@@ -513,14 +514,13 @@ impl Recovery {
         });
         let Some(bytes) = intact else { return self.next_copy(false) };
         let epoch = claim.header.epoch;
-        match &self.found.commit {
-            Some((found, _)) if *found == claim => {}
-            Some((found, _)) if found.header.epoch == epoch => {
-                return Err(self.error(Damage::Diverged));
-            }
-            Some((found, _)) if found.header.epoch > epoch => return self.next_copy(false),
-            _ => {
-                // Devices read before have an older commit here, or none that is intact.
+        let found = self.found.commit.as_ref();
+        match found.map(|(found, _)| (*found == claim, found.header.epoch.cmp(&epoch))) {
+            Some((true, _)) => {}
+            Some((_, Ordering::Equal)) => return Err(self.error(Damage::Diverged)),
+            Some((_, Ordering::Greater)) => return self.next_copy(false),
+            // Devices read before have an older commit here, or none that is intact.
+            Some((_, Ordering::Less)) | None => {
                 self.found.bad_copies = (0..self.copy).collect();
                 self.found.intact = Some(self.copy);
                 let records = claim.records(bytes);

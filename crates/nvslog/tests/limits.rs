@@ -1,19 +1,16 @@
-//! Limits of the log, each at its very edge; what a start reads, and never past the ring's end;
-//! what records change of what is held.
+//! Limits of the log, each at its very edge; what a start reads, and never past the ring's end.
 
 use destage_engine::units::Page;
-use destage_nvslog::LogId;
 use destage_nvslog::anchor::Anchor;
 use destage_nvslog::commit::{self, Claim, Header, Kind};
-use destage_nvslog::contents::{Contents, HeldPage, Stored};
+use destage_nvslog::contents::Contents;
 use destage_nvslog::crc::{Crc, crc32c};
-use destage_nvslog::record::{
-    ALL_SECTORS, Origin, Pages, Record, RecordError, SectorSums, VERSION_MAX,
-};
+use destage_nvslog::record::{ALL_SECTORS, Origin, Pages, Record, RecordError, VERSION_MAX};
 use destage_nvslog::recover::{
-    Damage, Layout, Part, RecoverError, Recovered, Recovery, Want, Witness,
+    Damage, Layout, Part, RecoverError, Recovered, Recovery, Repair, Want, Witness,
 };
 use destage_nvslog::space::{LogSpace, Purpose};
+use destage_nvslog::{LogId, NUMBER_MAX};
 
 const LOG: LogId = LogId([7; 16]);
 const ANCHOR: Anchor = Anchor { number: 1, tail_sequence: 1, tail_block: 0, durable_through: 0 };
@@ -57,21 +54,37 @@ fn recovered_from(
     copies: &[(&[u8], &[u64])],
     slots: u32,
 ) -> Result<Recovered, RecoverError> {
+    run(begun(anchor, copies.len(), slots)?, |want| part_of(copies, want))
+}
+
+fn begun(anchor: Anchor, copies: usize, slots: u32) -> Result<Recovery, RecoverError> {
     let block_bytes = BLOCK as u32;
-    let layout = Layout { log: LOG, block_bytes, ring_blocks: RING, slots, copies: copies.len() };
-    let mut recovery = Recovery::new(layout, anchor)?;
-    while let Some(Want { part, copy }) = recovery.want() {
-        let (image, bad) = copies[copy];
-        let Part::Ring { block, blocks } = part else {
-            recovery.give(Some(&[0; 4096]))?;
-            continue;
-        };
-        assert!(blocks > 0 && block + blocks <= RING, "past the ring's end: {part:?}");
-        let bytes = &image[block as usize * BLOCK..(block + blocks) as usize * BLOCK];
-        let readable = !bad.iter().any(|bad| (block..block + blocks).contains(bad));
-        recovery.give(readable.then_some(bytes))?;
+    Recovery::new(Layout { log: LOG, block_bytes, ring_blocks: RING, slots, copies }, anchor)
+}
+
+/// Recovers from what is read; `None`: the device cannot read it.
+fn run(
+    mut recovery: Recovery,
+    mut read: impl FnMut(Want) -> Option<Vec<u8>>,
+) -> Result<Recovered, RecoverError> {
+    while let Some(want) = recovery.want() {
+        recovery.give(read(want).as_deref())?;
     }
     Ok(recovery.finish())
+}
+
+fn part_of(copies: &[(&[u8], &[u64])], Want { part, copy }: Want) -> Option<Vec<u8>> {
+    let (image, bad) = copies[copy];
+    let Part::Ring { block, blocks } = part else { return Some(vec![0; 4096]) };
+    assert!(blocks > 0 && block + blocks <= RING, "past the ring's end: {part:?}");
+    let bytes = &image[block as usize * BLOCK..(block + blocks) as usize * BLOCK];
+    let readable = !bad.iter().any(|bad| (block..block + blocks).contains(bad));
+    readable.then(|| bytes.to_vec())
+}
+
+/// Why a log of one commit cannot be read.
+fn unread(header: Header, records: Vec<Record>) -> Option<Damage> {
+    recovered(&ring(&[(header, records)]), 64, &[]).err().map(|error| error.damage)
 }
 
 /// Why an array with many pages, in groups of one, does not start with a log of one commit.
@@ -89,6 +102,18 @@ fn a_start_refuses_numbers_that_have_come_half_as_far_as_they_go() {
     let of_version = |last_version| refused(Header { last_version, ..opens() }, vec![], 64);
     assert_eq!(of_version(VERSION_MAX / 2 - 1), None);
     assert_eq!(of_version(VERSION_MAX / 2), Some(Damage::Numbers));
+    let of_anchor = |number, tail_sequence| {
+        let anchor = Anchor { number, tail_sequence, ..ANCHOR };
+        let image = ring(&[(Header { sequence: tail_sequence, ..opens() }, vec![])]);
+        let found = recovered_from(anchor, &[(&image[..], &[][..])], 64);
+        found.and_then(|found| found.check(1 << 40, 1)).err().map(|error| error.damage)
+    };
+    let half = NUMBER_MAX / 2;
+    assert_eq!(of_anchor(half - 1, 1), None);
+    assert_eq!(of_anchor(half, 1), Some(Damage::Numbers));
+    // The next commit has the sequence behind that of the only one.
+    assert_eq!(of_anchor(1, half - 2), None);
+    assert_eq!(of_anchor(1, half - 1), Some(Damage::Numbers));
     // A record's own limit.
     let trim = |version| {
         let mut bytes = Vec::new();
@@ -109,6 +134,39 @@ fn a_log_holds_as_many_pages_as_its_slots_allow() {
         assert_eq!(with(most), None, "{slots} slots");
         assert_eq!(with(most + 1), too_many, "{slots} slots");
     }
+    // Those that an intent froze are counted with the others.
+    let half = 1 << 15;
+    let with = |count| {
+        let pages = Pages::new(Page(1 << 20), count);
+        let more = Record::Zero { pages, version: 2, origin: Origin::New };
+        let intent = Record::Intent { pages: Pages::new(Page(0), half), through: 1, moved: false };
+        unread(Header { last_version: 2, ..opens() }, vec![zeros(0, half), intent, more])
+    };
+    assert_eq!(with(half), None);
+    let third = Damage::Record { index: 2, error: RecordError::Pages };
+    assert_eq!(with(half + 1), Some(third));
+}
+
+/// The header of a commit has the highest version so far: a record with a higher one is not of it,
+/// be it new or moved.
+#[test]
+fn no_record_has_a_higher_version_than_its_header_says() {
+    let with = |record| {
+        let header = Header { last_version: 9, ..opens() };
+        unread(header, vec![zeros(4, 1), record])
+    };
+    let (page, slot, sectors) = (Page(7), 3, ALL_SECTORS);
+    let (pages, crc) = (Pages::new(page, 1), crc32c(&[0; 4096]));
+    let higher = Some(Damage::Record { index: 1, error: RecordError::Version });
+    for (version, damage) in [(9, None), (10, higher)] {
+        for origin in [Origin::New, Origin::Moved, Origin::Frozen] {
+            assert_eq!(with(Record::Zero { pages, version, origin }), damage, "{origin:?}");
+            let data = Record::Data { page, version, slot, sectors, crc, origin };
+            assert_eq!(with(data), damage, "{origin:?}");
+        }
+        assert_eq!(with(Record::Trim { pages, version }), damage);
+        assert_eq!(with(Record::Release { pages, through: version }), None);
+    }
 }
 
 /// An opening commit with a record that a start skips stays: only one of a block is taken back.
@@ -124,6 +182,52 @@ fn an_opening_with_a_skipped_record_is_not_taken_back() {
         }
         let found = recovered(&image, 8, &[]).expect("a log");
         assert_eq!((found.commits, found.ends_with_opening), (1, !has_one));
+    }
+}
+
+/// It writes one if segments at the tail are free, and if it took back the opening of the last
+/// epoch: should the commit in its place be torn, those before it still count.
+#[test]
+fn a_start_writes_an_anchor_only_if_there_is_something_new_to_say() {
+    // Each commit has one block; the last one opens an epoch, or does not.
+    let log = |count: u64, last: Kind| {
+        let commits = (1..=count).map(|sequence| {
+            let (block, durable_through) = (sequence - 1, sequence - 1);
+            let (epoch, kind) = match last {
+                _ if sequence == 1 => (1, Kind::Opens),
+                Kind::Opens if sequence == count => (2, last),
+                _ => (1, Kind::Plain),
+            };
+            (Header { epoch, sequence, durable_through, block, kind, ..opens() }, vec![])
+        });
+        ring(&commits.collect::<Vec<_>>())
+    };
+    let room = |count, last| {
+        let mut found = recovered(&log(count, last), 64, &[]).expect("a log");
+        found.make_room();
+        (found.space.anchor(), found.space.next_sequence(), found.space.head())
+    };
+    assert_eq!(room(1, Kind::Opens), (ANCHOR, 2, 1), "the log begins with it");
+    assert_eq!(room(2, Kind::Plain), (ANCHOR, 3, 2));
+    let restated = Anchor { number: 2, durable_through: 1, ..ANCHOR };
+    assert_eq!(room(2, Kind::Opens), (restated, 2, 1));
+    // Eight blocks are a segment.
+    let (number, durable_through) = (2, 9);
+    let moved = Anchor { number, tail_sequence: 9, tail_block: 8, durable_through };
+    assert_eq!(room(9, Kind::Plain), (moved, 10, 9));
+    assert_eq!(room(10, Kind::Opens), (moved, 10, 9));
+    assert_eq!(room(9, Kind::Opens), (Anchor { durable_through: 8, ..restated }, 9, 8));
+    // What was dropped may say that the opening was durable.
+    for (last, epoch, overwritten) in
+        [(Kind::Opens, 2, &[7, 20][..]), (Kind::Plain, 1, &[20][..])]
+    {
+        let mut image = log(2, last);
+        let (sequence, durable_through, block, kind) = (9, 2, 7, Kind::Plain);
+        let dropped = Header { epoch, sequence, durable_through, block, kind, ..opens() };
+        put_commit(&mut image, &dropped, &[]);
+        let found = recovered(&image, 64, &[20]).expect("a log");
+        assert_eq!((&found.dropped[..], &found.unreadable[..]), (&[7][..], &[20][..]));
+        assert_eq!(found.to_overwrite().collect::<Vec<_>>(), overwritten, "{last:?}");
     }
 }
 
@@ -180,7 +284,7 @@ fn each_device_is_searched_behind_the_end() {
 #[test]
 fn a_commit_that_is_not_read_at_once_says_what_was_durable() {
     let trims = (1..=50).map(|version| Record::Trim { pages: Pages::new(Page(4), 2), version });
-    for block in [100, 254, 255, 256] {
+    for block in [100, 254, 255, 256, RING - 3] {
         let (sequence, durable_through, kind) = (60, 2, Kind::Plain);
         let header = Header { sequence, durable_through, block, kind, ..opens() };
         let mut image = ring(&[(opens(), vec![])]);
@@ -222,6 +326,61 @@ fn a_part_of_a_commit_that_cannot_be_read_does_not_end_the_log() {
         assert_eq!(commits(recovered_of(&[one, other], 64)), Ok(2), "the other device has it");
         assert_eq!(commits(recovered_of(&[one, one], 64)), Err(Damage::Unreadable));
     }
+}
+
+/// The newest commit names two slots. If one was not written, the log ends before the commit; if
+/// no device can read it, nobody knows, unless an operator accepts the loss.
+#[test]
+fn a_slot_that_cannot_be_read_does_not_end_the_log() {
+    let data = |page, version, slot| {
+        let (page, sectors, crc) = (Page(page), ALL_SECTORS, crc32c(&[7; 4096]));
+        Record::Data { page, version, slot, sectors, crc, origin: Origin::New }
+    };
+    let second = Header { sequence: 2, durable_through: 1, block: 1, kind: Kind::Plain, ..opens() };
+    let second = Header { last_version: 2, ..second };
+    let image = ring(&[(opens(), vec![]), (second, vec![data(4, 1, 3), data(5, 2, 6)])]);
+    let copies: [(&[u8], &[u64]); 2] = [(&image[..], &[][..]); 2];
+    // What each device has in the bytes of the two slots.
+    let found = |slots: [[Option<u8>; 2]; 2], takes_what_is_left| {
+        let mut recovery = begun(ANCHOR, 2, 8)?;
+        recovery.takes_what_is_left = takes_what_is_left;
+        let found = run(recovery, |want| match want.part {
+            Part::Slot(slot) => {
+                let byte = slots[want.copy][usize::from(slot == 6)];
+                byte.map(|byte| vec![byte; 4096])
+            }
+            Part::Ring { .. } => part_of(&copies, want),
+        })?;
+        Ok::<_, RecoverError>((found.commits, found.cut, found.repairs))
+    };
+    let (right, other) = (Some(7), Some(0));
+    assert_eq!(found([[right, right]; 2], false), Ok((2, false, vec![])));
+    assert_eq!(found([[right, other]; 2], false), Ok((1, false, vec![])));
+    assert_eq!(found([[right, other], [right, None]], false), Ok((1, false, vec![])));
+    assert_eq!(found([[right, other]; 2], true), Ok((1, true, vec![])));
+    let unreadable = RecoverError { block: 1, sequence: 2, damage: Damage::Unreadable };
+    assert_eq!(found([[right, None]; 2], false), Err(unreadable));
+    assert_eq!(found([[None, right]; 2], false), Err(unreadable));
+    assert_eq!(found([[right, None]; 2], true), Ok((1, true, vec![])));
+    // One device has it: the other one is repaired.
+    let repair = |copy, from, slot| Repair { copy, from, part: Part::Slot(slot) };
+    for slots in [[[None, right], [right, other]], [[other, right], [right, None]]] {
+        let repairs = vec![repair(0, 1, 3), repair(1, 0, 6)];
+        assert_eq!(found(slots, false), Ok((2, false, repairs)));
+    }
+}
+
+/// An operator accepts the loss of what is behind a block that cannot be read.
+#[test]
+fn a_log_is_cut_where_it_cannot_be_read_if_that_is_accepted() {
+    let image = ring(&three_commits());
+    let copies: [(&[u8], &[u64]); 1] = [(&image[..], &[1][..])];
+    let unreadable = RecoverError { block: 1, sequence: 2, damage: Damage::Unreadable };
+    assert_eq!(recovered_of(&copies, 8).err(), Some(unreadable));
+    let mut recovery = begun(ANCHOR, 1, 8).expect("an anchor");
+    recovery.takes_what_is_left = true;
+    let found = run(recovery, |want| part_of(&copies, want)).expect("what is left");
+    assert_eq!((found.commits, found.cut, found.space.head()), (1, true, 1));
 }
 
 /// A header at the end of the ring that claims blocks behind it is not a commit.
@@ -301,6 +460,55 @@ fn a_header_says_how_many_records_its_commit_has() {
     assert_eq!(with(52, 2), Err((2, RecordError::Short)), "padding");
 }
 
+/// It reads the first block of a commit, then all of one that has more, and from the end of the log
+/// to its tail 256 blocks at once, but not round the ring's end. A block found there that cannot be
+/// read is overwritten, so it must not be one of the log's own.
+#[test]
+fn a_start_reads_each_part_once_and_nothing_of_the_log_behind_its_end() {
+    // The device, the first block, how many.
+    type Read = (usize, u64, u64);
+    let trims = (1..=50).map(|version| Record::Trim { pages: Pages::new(Page(4), 2), version });
+    let trims: Vec<Record> = trims.collect();
+    let mut image = vec![0; RING as usize * BLOCK];
+    put_commit(&mut image, &Header { block: 300, ..opens() }, &[]);
+    let later = Header { last_version: 50, kind: Kind::Plain, ..opens() };
+    let second = Header { sequence: 2, durable_through: 1, block: 301, ..later };
+    put_commit(&mut image, &second, &trims);
+    let asked_of = |image: &[u8], copies: usize, bad: &[u64]| {
+        let mut asked: Vec<Read> = Vec::new();
+        let recovery = begun(Anchor { tail_block: 300, ..ANCHOR }, copies, 8).expect("an anchor");
+        let found = run(recovery, |want| {
+            let Part::Ring { block, blocks } = want.part else { panic!("no slot is named") };
+            asked.push((want.copy, block, blocks));
+            part_of(&vec![(image, bad); copies], want)
+        });
+        let found = found.expect("a log");
+        assert_eq!((found.commits, found.space.head(), &found.unreadable[..]), (2, 304, bad));
+        (asked, found.dropped)
+    };
+    let log: [Read; 4] = [(0, 300, 1), (0, 301, 1), (0, 301, 3), (0, 304, 1)];
+    let [before, after, rest]: [Read; 3] = [(0, 304, 208), (0, 0, 256), (0, 256, 44)];
+    assert_eq!(asked_of(&image, 1, &[]), ([&log[..], &[before, after, rest]].concat(), vec![]));
+    // One by one if one of them cannot be read, and then as before.
+    let singly: Vec<Read> = (304..RING).map(|block| (0, block, 1)).collect();
+    let expected = [&log[..], &[before], &singly, &[after, rest]].concat();
+    assert_eq!(asked_of(&image, 1, &[320]), (expected, vec![]));
+    // Each commit of both devices, and then what is behind the end of one and of the other.
+    let commits: [Read; 6] =
+        [(0, 300, 1), (1, 300, 1), (0, 301, 1), (0, 301, 3), (1, 301, 1), (1, 301, 3)];
+    let ends: [Read; 2] = [(0, 304, 1), (1, 304, 1)];
+    let other: [Read; 3] = [before, after, rest].map(|(_, block, blocks)| (1, block, blocks));
+    let expected = [&commits[..], &ends, &[before, after, rest], &other].concat();
+    assert_eq!(asked_of(&image, 2, &[]), (expected, vec![]));
+    // A commit that was dropped is read again only if it was not read completely: at block 255.
+    for block in [RING - 3, 255] {
+        put_commit(&mut image, &Header { sequence: 9, durable_through: 8, block, ..later }, &trims);
+        image[(block as usize + 2) * BLOCK + 100] ^= 1;
+    }
+    let expected = [&log[..], &[before, after, (0, 255, 3), rest]].concat();
+    assert_eq!(asked_of(&image, 1, &[]), (expected, vec![RING - 3, 255]));
+}
+
 /// Padding ends with the ring.
 #[test]
 fn padding_ends_with_the_ring() {
@@ -377,149 +585,6 @@ fn a_log_that_was_cut_lacks_the_intents_of_what_is_left_of_destages() {
     assert_eq!(found.lacking_intents(56, 8), lacking[..3]);
 }
 
-#[test]
-fn runs_that_touch_do_not_overlap() {
-    let run = |first, count| Pages::new(Page(first), count);
-    for (one, other, overlap) in [
-        (run(4, 4), run(8, 4), false),
-        (run(4, 4), run(7, 4), true),
-        (run(4, 4), run(0, 4), false),
-        (run(4, 4), run(0, 5), true),
-        (run(4, 4), run(5, 1), true),
-    ] {
-        assert_eq!(one.overlaps(other), overlap, "{one:?} {other:?}");
-        assert_eq!(other.overlaps(one), overlap, "{one:?} {other:?}");
-    }
-}
-
-/// Each record makes a difference that can be seen, and the same records none.
-#[test]
-fn logs_are_equal_if_they_hold_equal_records() {
-    let pages = Pages::new(Page(8), 4);
-    let sums: SectorSums = [5; 8];
-    let records = [
-        Record::Data {
-            page: Page(8),
-            version: 1,
-            slot: 2,
-            sectors: ALL_SECTORS,
-            crc: 9,
-            origin: Origin::New,
-        },
-        Record::Intent { pages, through: 1, moved: false },
-        Record::Parity { first: Page(8), row: 1, p: sums, q: None, moved: false },
-        Record::Zero { pages: Pages::new(Page(9), 1), version: 2, origin: Origin::New },
-    ];
-    let with = |records: &[Record]| {
-        let mut space = LogSpace::new(RING, BLOCK as u32, ANCHOR);
-        space.allocate(1, Purpose::Host).expect("room");
-        let mut contents = Contents::default();
-        for record in records {
-            contents.apply(record, 1, &mut space).expect("applied");
-        }
-        contents
-    };
-    for count in 0..records.len() {
-        assert_eq!(with(&records[..count]), with(&records[..count]));
-        assert_ne!(with(&records[..count]), with(&records[..=count]), "{:?}", records[count]);
-    }
-    let held =
-        |stored, version| Some(HeldPage { version, sequence: 1, sectors: ALL_SECTORS, stored });
-    let stored = Some(Stored { slot: 2, crc: 9 });
-    assert_eq!(with(&records[..1]).page(Page(8)), held(stored, 1));
-    let all = with(&records);
-    assert_eq!((all.page(Page(8)), all.frozen(Page(8))), (None, held(stored, 1)));
-    assert_eq!((all.page(Page(9)), all.frozen(Page(9))), (held(None, 2), None));
-}
-
-/// What is held after some records of one commit, and its space.
-fn applied(records: &[Record]) -> (Contents, LogSpace) {
-    let mut space = LogSpace::new(RING, BLOCK as u32, ANCHOR);
-    space.allocate(1, Purpose::Host).expect("room");
-    let mut contents = Contents::default();
-    for record in records {
-        contents.apply(record, 1, &mut space).expect("applied");
-    }
-    (contents, space)
-}
-
-fn intent(first: u64, count: u32, through: u64) -> Record {
-    Record::Intent { pages: Pages::new(Page(first), count), through, moved: true }
-}
-
-/// It is moved as it is. Another one of any of its pages is nothing that a program writes.
-#[test]
-fn an_open_intent_is_repeated_only_as_it_is() {
-    for (again, refused) in [
-        (intent(8, 8, 3), false),
-        (intent(8, 8, 4), true),
-        (intent(8, 8, 2), true),
-        (intent(8, 4, 3), true),
-        (intent(8, 9, 3), true),
-        (intent(12, 8, 3), true),
-        (intent(15, 1, 3), true),
-        (intent(4, 8, 3), true),
-        (intent(0, 8, 3), false),
-        (intent(16, 8, 4), false),
-    ] {
-        let (mut contents, mut space) = applied(&[intent(8, 8, 3)]);
-        let result = contents.apply(&again, 1, &mut space);
-        assert_eq!(result, if refused { Err(RecordError::Intent) } else { Ok(()) }, "{again:?}");
-    }
-}
-
-/// It freezes what is held of its pages up to its version, and nothing else.
-#[test]
-fn an_intent_freezes_its_pages_as_they_are_then() {
-    let zero = |page, version| {
-        let pages = Pages::new(Page(page), 1);
-        Record::Zero { pages, version, origin: Origin::New }
-    };
-    let pages = [zero(7, 1), zero(8, 2), zero(15, 3), zero(16, 4), zero(9, 5), zero(10, 6)];
-    let (mut contents, mut space) = applied(&pages);
-    contents.apply(&intent(8, 8, 5), 1, &mut space).expect("applied");
-    let frozen: Vec<u64> = (0..20).filter(|page| contents.frozen(Page(*page)).is_some()).collect();
-    let held: Vec<u64> = (0..20).filter(|page| contents.page(Page(*page)).is_some()).collect();
-    assert_eq!((frozen, held), (vec![8, 9, 15], vec![7, 10, 16]));
-    assert_eq!((contents.pages_frozen(), contents.pages_held()), (3, 3));
-    assert!((8..16).all(|page| contents.intent_of(Page(page)).is_some()));
-    assert!([7, 16].iter().all(|page| contents.intent_of(Page(*page)).is_none()));
-}
-
-/// A release closes an intent that it covers, and drops its parity then. All other parity stays.
-#[test]
-fn a_release_closes_the_intents_that_it_covers() {
-    let (row, p, q, moved) = (0, [5; 8], None, false);
-    let parity = |first| Record::Parity { first: Page(first), row, p, q, moved };
-    for (first, count, through, closes) in [
-        (8, 8, 3, true),
-        (8, 8, 4, true),
-        (8, 8, 2, false),
-        (8, 7, 3, false),
-        (8, 9, 3, true),
-        (0, 16, 3, true),
-        (0, 15, 3, false),
-        (9, 7, 3, false),
-        (16, 8, 3, false),
-        (0, 8, 3, false),
-    ] {
-        let before = [intent(8, 8, 3), parity(8), intent(24, 8, 3), parity(24)];
-        let (mut contents, mut space) = applied(&before);
-        let release = Record::Release { pages: Pages::new(Page(first), count), through };
-        contents.apply(&release, 1, &mut space).expect("applied");
-        let open: Vec<u64> = contents.intents().map(|intent| intent.pages.first.0).collect();
-        let with_parity = |first: &u64| contents.parity(Page(*first), 0).is_some();
-        let has_parity: Vec<u64> = (0..32).filter(with_parity).collect();
-        let left = if closes { vec![24] } else { vec![8, 24] };
-        assert_eq!((open, has_parity), (left.clone(), left), "{first}, {count}, {through}");
-    }
-    // Parity that begins where the release ends is not of its pages.
-    let (mut contents, mut space) = applied(&[parity(8), parity(16)]);
-    let release = Record::Release { pages: Pages::new(Page(8), 8), through: 1 };
-    contents.apply(&release, 1, &mut space).expect("applied");
-    assert_eq!((contents.parity(Page(8), 0), contents.parity(Page(16), 0).is_some()), (None, true));
-}
-
 /// Neighbouring pages of zeros are moved as one record only if all else is the same.
 #[test]
 fn zeros_of_other_versions_or_destages_are_moved_apart() {
@@ -544,4 +609,10 @@ fn zeros_of_other_versions_or_destages_are_moved_apart() {
     let [frozen, rest] = [zero(7, 1, 1, Origin::Frozen), zero(8, 1, 1, Origin::Moved)];
     let half_frozen = moved(&[one(Origin::New), intent(false)]);
     assert_eq!(half_frozen, [intent(true), frozen, rest]);
+    // A record has two pages at most, and one behind the other.
+    let two_and_one = [one(Origin::Moved), zero(9, 1, 1, Origin::Moved)];
+    assert_eq!(moved(&[zero(7, 3, 1, Origin::New)]), two_and_one);
+    let trim = Record::Trim { pages: Pages::new(Page(8), 1), version: 2 };
+    let apart = [zero(7, 1, 1, Origin::Moved), zero(9, 1, 1, Origin::Moved)];
+    assert_eq!(moved(&[zero(7, 3, 1, Origin::New), trim]), apart);
 }
