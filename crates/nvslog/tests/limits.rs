@@ -240,6 +240,25 @@ fn three_commits() -> Vec<(Header, Vec<Record>)> {
     vec![(opens(), vec![]), plain(2), plain(3)]
 }
 
+/// Nothing of these logs can be freed. An opening that is taken back is another matter: if the
+/// commit in its place is torn, all before it must still count.
+#[test]
+fn a_start_restates_the_anchor_only_if_it_takes_an_opening_back() {
+    let mut reopened = three_commits();
+    reopened[2].0 = Header { epoch: 2, kind: Kind::Opens, ..reopened[2].0 };
+    let restated = Anchor { number: 2, durable_through: 2, ..ANCHOR };
+    for (commits, anchor, next) in [
+        (three_commits(), ANCHOR, 4),
+        (reopened, restated, 3),
+        // The log begins with it.
+        (vec![(opens(), vec![])], ANCHOR, 2),
+    ] {
+        let mut found = recovered(&ring(&commits), 8, &[]).expect("a log");
+        found.make_room();
+        assert_eq!((found.space.anchor(), found.space.next_sequence()), (anchor, next));
+    }
+}
+
 /// The last commit says that the one before it was durable. A block near it that cannot be read
 /// must not hide it.
 #[test]

@@ -123,6 +123,19 @@ fn a_mark_that_a_start_completes_is_the_base_of_its_own() {
     }
 }
 
+/// What a destage froze needs memory, too.
+#[test]
+fn pages_of_an_open_destage_count_as_pages_that_memory_has() {
+    let intent = Record::Intent { pages: Pages::new(Page(0), 8), through: 2, moved: false };
+    let commits = [vec![zeros(1), zeros(2)], vec![intent], vec![zeros(9)], vec![]];
+    let mut devices = with_log(100, commits);
+    let assembly = devices.assembled(&Allow::default());
+    let with = |most| Settings { dirty_pages_max: Some(most), ..settings() };
+    let refused = opened(&mut devices, &assembly, &with(2)).err();
+    assert_eq!(refused, Some(OpenError::Log(LogError::TooManyPages(3, 2))));
+    assert_eq!(opened(&mut devices, &assembly, &with(3)).err(), None);
+}
+
 /// The bytes of a dirty page are damaged: the page is named, and lost only if that is accepted.
 #[test]
 fn a_damaged_slot_is_reported_and_given_up_only_if_that_is_accepted() {
@@ -306,6 +319,12 @@ fn a_start_that_gives_up_many_pages_gives_all_of_them_up() {
     let assembly = devices.assembled(&Allow::default());
     let refused = opened(&mut devices, &assembly, &settings()).err();
     assert_eq!(refused, Some(OpenError::Log(LogError::LostPages(198, 2))));
+    // After the 13 commits that were there come the opening and two with releases.
+    let mut started = devices.clone();
+    let assembly = started.assembled(&accepted());
+    drop(opened(&mut started, &assembly, &settings()).expect("accepted"));
+    let assembly = started.assembled(&Allow::default());
+    assert_eq!(destage_served::inspect(&mut started, &assembly).last_sequence, 16);
     let mut devices = Served::open_as(devices, &accepted()).devices;
     for _ in 0..2 {
         let served = Served::open(devices);

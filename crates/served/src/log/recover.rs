@@ -222,8 +222,6 @@ fn begin(
     ring.write(block, &first)?;
     ring.flush()?;
     space.made_durable(space.next_sequence() - 1);
-    // The commit that opens the epoch says so.
-    space.confirmed(space.durable() - 1);
     let epoch = epoch + 1;
     // No later start may look for what was given up, and nothing of it is left here: an older copy
     // in a destage that ends with that, or a newer one, would be neither in the log nor on a disk.
@@ -661,3 +659,6 @@ fn open_epoch(
     commit::encode(&header, &[], log, block_bytes, out);
     Some(place.block)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,8 @@
 //! Tests of the log as it is written.
 
+mod batches;
+mod mirrors;
+
 use super::*;
 use crate::io::Op;
 use destage_nvslog::anchor::Anchor;
@@ -190,6 +193,37 @@ fn carried_out(log: &mut Log, ops: &mut Ops) -> (Vec<OpKind>, Vec<OpKind>) {
         log.mirror_turn(ops);
         log.turn(ops);
     }
+}
+
+/// An operation of the log is done.
+fn finish(log: &mut Log, ops: &mut Ops, op: &Op, bytes: Option<Buffer>) {
+    let finished = ops.finish(op.id).expect("in flight");
+    let Purpose::Log(of) = finished.purpose else { panic!("not of the log: {op:?}") };
+    log.op_done(of, bytes, ops);
+}
+
+/// Writes page 1 this many times, in a commit each. The operations of commits are done, and all
+/// others are kept.
+fn overwrite(log: &mut Log, ops: &mut Ops, times: u32) -> Vec<Op> {
+    let mut kept = Vec::new();
+    for _ in 0..times {
+        log.write_page(1, &[7; PAGE], ALL_SECTORS);
+        log.turn(ops);
+        loop {
+            let mut out = Vec::new();
+            ops.take(&mut out);
+            if out.is_empty() {
+                break;
+            }
+            let (commits, others): (Vec<Op>, Vec<Op>) = out.into_iter().partition(|op| {
+                matches!(op.kind, OpKind::Write { offset, durable: true, .. } if offset >= RING)
+            });
+            kept.extend(others);
+            commits.iter().for_each(|op| finish(log, ops, op, None));
+            log.turn(ops);
+        }
+    }
+    kept
 }
 
 #[test]
