@@ -84,3 +84,60 @@ impl MemberRecord {
         whole.filter(|record| record.device == device).max_by_key(|record| record.number)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(number: u64, lost: &[u64]) -> MemberRecord {
+        MemberRecord { number, device: [2; 16], below: 640, lost: lost.to_vec() }
+    }
+
+    /// Bytes whose checksum holds are a record only if each of them makes sense.
+    #[test]
+    fn a_record_is_refused_unless_all_of_it_makes_sense() {
+        let lost = |lost: &[u64]| Some(record(4, lost));
+        let with = |at: usize, value: &[u8]| {
+            let mut bytes = record(4, &[3, 9]).encode();
+            put(&mut bytes, at, value);
+            let crc = crc32c(&bytes[12..]);
+            put(&mut bytes, 8, &crc.to_le_bytes());
+            MemberRecord::decode(&bytes)
+        };
+        assert_eq!(with(0, MAGIC), lost(&[3, 9]));
+        assert_eq!(with(0, b"DSTGSUPR"), None);
+        // Reserved bytes, and those behind the list.
+        for at in [48, 63, 80, 4095] {
+            assert_eq!(with(at, &[1]), None, "byte {at}");
+        }
+        // The pages are in order, none twice.
+        let second = |page: u64| with(72, &page.to_le_bytes());
+        assert!([0, 2, 3].map(second).iter().all(Option::is_none));
+        assert_eq!([4, 9].map(second), [lost(&[3, 4]), lost(&[3, 9])]);
+        let count = |count: u32| with(12, &count.to_le_bytes());
+        assert!([0, 1, 3, 504, 505, u32::MAX].map(count).iter().all(Option::is_none));
+        let numbered = |number: u64| with(16, &number.to_le_bytes()).map(|record| record.number);
+        assert_eq!(numbered(FOUND_MAX - 1), Some(FOUND_MAX - 1));
+        assert_eq!([FOUND_MAX, FOUND_MAX + 1].map(numbered), [None; 2]);
+    }
+
+    /// A start distinguishes a damaged record from a device that never had one.
+    #[test]
+    fn a_damaged_record_still_begins_as_one() {
+        let mut bytes = record(4, &[3]).encode();
+        bytes[8..].fill(7);
+        assert!(MemberRecord::decode(&bytes).is_none() && MemberRecord::begins(&bytes));
+        assert!(MemberRecord::begins(&bytes[..8]) && !MemberRecord::begins(&bytes[..7]));
+        bytes[7] ^= 1;
+        assert!(!MemberRecord::begins(&bytes) && !MemberRecord::begins(&[0; RECORD_BYTES]));
+    }
+
+    #[test]
+    fn a_record_has_room_for_504_pages() {
+        assert_eq!(LOST_MAX, 504);
+        let full: Vec<u64> = (1..=504).collect();
+        let bytes = record(4, &full).encode();
+        assert_eq!((u32_at(&bytes, 12), u64_at(&bytes, 4088)), (504, 504));
+        assert_eq!(MemberRecord::decode(&bytes), Some(record(4, &full)));
+    }
+}

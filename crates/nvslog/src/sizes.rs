@@ -27,11 +27,7 @@ impl Sizes {
         let slots = slots.min(u64::from(u32::MAX) - 1);
         let dirty_pages = slots - (slots / 128).max(SPARE_MAX).min(slots / 8);
         let ring_blocks = ring / u64::from(block_bytes);
-        (dirty_pages > 0 && slots > dirty_pages).then_some(Sizes {
-            ring_blocks,
-            slots: slots as u32,
-            dirty_pages,
-        })
+        (slots > dirty_pages).then_some(Sizes { ring_blocks, slots: slots as u32, dirty_pages })
     }
 
     /// The smallest division that holds this many dirty pages.
@@ -99,6 +95,51 @@ mod tests {
                     assert!(of.dirty_pages <= pages + pages / 64, "not the smallest: {of:?}");
                 }
             }
+        }
+    }
+
+    /// A byte less than eight slots is too little. The last two have as many slots as there are
+    /// numbers for.
+    #[test]
+    fn a_device_is_divided_into_ring_and_slots() {
+        for (block_bytes, bytes, divided) in [
+            (512, 1_000_000, None),
+            (512, 1_114_112, None),
+            (512, 1_118_207, None),
+            (512, 1_118_208, Some((72, 8, 7))),
+            (512, 3_000_001, Some((184, 453, 397))),
+            (512, 64 << 20, Some((4096, 15_616, 15_104))),
+            (512, 1 << 30, Some((65_536, 253_696, 251_714))),
+            (4096, 1_343_487, None),
+            (4096, 1_343_488, Some((64, 8, 7))),
+            (4096, 3_000_001, Some((64, 412, 361))),
+            (4096, 64 << 20, Some((1261, 14_867, 14_355))),
+            (4096, 1 << 30, Some((20_165, 241_723, 239_835))),
+            (512, 1 << 45, Some((1 << 31, u32::MAX - 1, 4_261_412_863))),
+            (4096, 1 << 45, Some((660_764_200, u32::MAX - 1, 4_261_412_863))),
+        ] {
+            let sizes = Sizes::of_device(bytes, block_bytes);
+            let parts = sizes.map(|sizes| (sizes.ring_blocks, sizes.slots, sizes.dirty_pages));
+            assert_eq!(parts, divided, "{bytes} bytes, blocks of {block_bytes}");
+        }
+    }
+
+    #[test]
+    fn the_slots_of_some_pages_and_their_ring_have_a_size() {
+        for (block_bytes, dirty_pages, ring_blocks, slots, bytes) in [
+            (512, 1, 64, 2, 1_089_536),
+            (512, 7, 64, 9, 1_118_208),
+            (512, 100, 64, 115, 1_552_384),
+            (512, 4000, 1168, 4513, 20_131_840),
+            (512, 1_000_000, 260_104, 1_007_875, 4_262_477_824),
+            (4096, 6, 64, 7, 1_339_392),
+            (4096, 100, 64, 115, 1_781_760),
+            (4096, 4000, 377, 4513, 21_078_016),
+            (4096, 1_000_000, 83_990, 1_007_875, 4_473_327_616),
+        ] {
+            let sizes = Sizes::for_pages(dirty_pages, block_bytes);
+            assert_eq!(sizes, Sizes { ring_blocks, slots, dirty_pages });
+            assert_eq!(sizes.bytes(block_bytes), bytes, "{sizes:?}");
         }
     }
 }

@@ -67,9 +67,7 @@ impl Slots {
         let before = into.len();
         if self.frees as usize >= pages {
             self.scan(self.next..self.count, before + pages, into);
-            if into.len() < before + pages {
-                self.scan(0..self.next, before + pages, into);
-            }
+            self.scan(0..self.next, before + pages, into);
         }
         if into.len() < before + pages {
             into.drain(before..).for_each(|slot| self.give_back(slot));
@@ -88,7 +86,7 @@ impl Slots {
                 slot = (slot | 63) + 1;
                 continue;
             }
-            slot = slot & !63 | ahead.trailing_zeros();
+            slot = 64 * word as u32 + ahead.trailing_zeros();
             if slot < range.end && !self.held_back.contains(&slot) {
                 self.free[word] &= !place(slot).1;
                 self.frees -= 1;
@@ -229,5 +227,66 @@ mod tests {
         into = vec![99];
         assert!(!slots.take(3, &mut into));
         assert_eq!((&into[..], slots.free()), (&[99][..], 8));
+    }
+
+    /// Words without a free slot are passed over, wherever in them the search begins.
+    #[test]
+    fn the_search_passes_over_what_is_used() {
+        let mut slots = Slots::new(320);
+        assert_eq!(taken(&mut slots, 320), (0..320).collect::<Vec<u32>>());
+        for slot in [40, 200, 255, 256] {
+            slots.give_back(slot);
+        }
+        for next in [41, 63, 64, 65, 100, 127, 128, 199, 200] {
+            slots.next = next;
+            assert_eq!(taken(&mut slots, 1), [200], "from {next}");
+            slots.give_back(200);
+        }
+        for (next, order) in [
+            (201, [255, 256, 40, 200]),
+            (255, [255, 256, 40, 200]),
+            (256, [256, 40, 200, 255]),
+            (257, [40, 200, 255, 256]),
+            (319, [40, 200, 255, 256]),
+        ] {
+            slots.next = next;
+            assert_eq!((taken(&mut slots, 4), slots.free()), (order.to_vec(), 0), "from {next}");
+            order.into_iter().for_each(|slot| slots.give_back(slot));
+        }
+        // Within a word, between some that are held back.
+        slots.hold_back(41..256);
+        slots.next = 41;
+        assert_eq!((taken(&mut slots, 3), slots.free()), (vec![], 4));
+        assert_eq!((taken(&mut slots, 2), slots.free()), (vec![256, 40], 2));
+    }
+
+    #[test]
+    fn used_slots_are_found_within_a_range() {
+        let mut slots = Slots::new(130);
+        assert_eq!((slots.count(), slots.next_used(0..130)), (130, None));
+        assert!([2, 70, 129].into_iter().all(|slot| slots.found(slot)));
+        let first = [0..2, 0..130, 2..3, 3..70, 3..71, 71..130].map(|range| slots.next_used(range));
+        assert_eq!(first, [None, Some(2), Some(2), None, Some(70), Some(129)]);
+        assert_eq!((slots.count(), slots.free()), (130, 127));
+    }
+
+    /// What was killed by a later commit waits for that.
+    #[test]
+    fn slots_are_free_when_what_killed_them_is_confirmed() {
+        let mut slots = Slots::new(8);
+        assert_eq!(taken(&mut slots, 3), [0, 1, 2]);
+        for (slot, killer) in [(0, 7), (1, 5), (2, 6)] {
+            slots.killed(slot, killer);
+        }
+        for (through, free, waiting) in [(4, 5, 3), (5, 6, 2), (5, 6, 2), (7, 8, 0)] {
+            slots.confirmed(through);
+            assert_eq!((slots.free(), slots.waiting()), (free, waiting), "{through}");
+        }
+        // A log whose device has no slots yet.
+        let mut none = Slots::default();
+        none.killed(3, 1);
+        none.confirmed(1);
+        assert_eq!((none.count(), none.free(), none.waiting()), (0, 0, 0));
+        assert!(!none.found(0) && none.take(0, &mut Vec::new()) && !none.take(1, &mut Vec::new()));
     }
 }

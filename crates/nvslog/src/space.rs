@@ -268,7 +268,7 @@ impl LogSpace {
         let mut tails = (1..=self.passable()).rev();
         let count = tails.find(|&count| frees_no_more(&self.segments[count]))?;
         let frees: u64 = self.segments.iter().take(count).map(|s| s.blocks).sum();
-        let due = frees >= self.ring_blocks / 8 || now && frees > 0;
+        let due = now || frees >= self.ring_blocks / 8;
         due.then(|| Anchor {
             number: self.anchor.number + 1,
             tail_sequence: self.segments[count].first_sequence,

@@ -212,7 +212,7 @@ impl Superblock {
         match u32_at(bytes, 12) {
             0 => return Err(SuperblockError::Field("format version")),
             FORMAT_VERSION => {}
-            older if older < FORMAT_VERSION => return Err(SuperblockError::Older(older)),
+            older @ 1..FORMAT_VERSION => return Err(SuperblockError::Older(older)),
             newer => return Err(SuperblockError::Newer(newer)),
         }
         match u32_at(bytes, FEATURE_MASK) & !FEATURES {
@@ -443,4 +443,206 @@ fn decode_geometry(bytes: &[u8]) -> Result<Geometry, SuperblockError> {
     let stored = Geometry { level, disks, strip_pages, group_stripes, disk_pages };
     let checked = stored.checked().map_err(SuperblockError::Geometry)?;
     if checked == stored { Ok(stored) } else { Err(SuperblockError::Field("disk size")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An NVS device's superblock in which each field has a value of its own.
+    fn superblock() -> Superblock {
+        let (level, strip_pages, group_stripes, disk_pages) = (Level::Raid6, 2, 4, 3200);
+        Superblock {
+            generation: 0x0102_0304,
+            base: 0x0102_0303,
+            base_identity: 0x0506_0708,
+            joined: 9,
+            array: [1; 16],
+            device: [2; 16],
+            log: LogId([3; 16]),
+            role: Role::Nvs(1),
+            geometry: Geometry { level, disks: 10, strip_pages, group_stripes, disk_pages },
+            nvs: [Some([4; 16]), Some([5; 16])],
+            block_bytes: 4096,
+            ring_blocks: 96,
+            dirty_pages_max: 700,
+            slots: 800,
+            unknown_write_features: 0x0A00_000B,
+            failed: core::array::from_fn(|byte| 1 + byte as u8),
+            rebuilds: core::array::from_fn(|place| {
+                Some((9 - place as u16, [16 + place as u8; 16]))
+            }),
+            lost_pages: true,
+            doubted_rows: false,
+        }
+    }
+
+    fn refused(superblock: Superblock) -> Option<SuperblockError> {
+        Superblock::decode(&superblock.encode()).err()
+    }
+
+    /// As the format page has it.
+    #[test]
+    fn each_field_has_its_place() {
+        let said = superblock();
+        let bytes = said.encode();
+        let has = |at: usize, field: &[u8]| assert_eq!(bytes[at..at + field.len()], *field, "{at}");
+        has(0, b"DSTGSUPR");
+        has(8, &crc32c(&bytes[12..]).to_le_bytes());
+        has(12, &FORMAT_VERSION.to_le_bytes());
+        has(16, &said.generation.to_le_bytes());
+        for (at, uuid) in [(24, 1), (40, 2), (56, 3), (448, 4), (464, 5)] {
+            has(at, &[uuid; 16]);
+        }
+        has(72, &[2, 6, 1, 0, 10, 0, 0, 0]);
+        has(80, &[2, 4, 3200, 4096 | 1 << 32, 96, 700].map(u64::to_le_bytes).concat());
+        has(128, &said.failed);
+        for place in 0..8 {
+            has(256 + 24 * place, &[10 - place as u8, 0, 0, 0, 0, 0, 0, 0]);
+            has(264 + 24 * place, &[16 + place as u8; 16]);
+        }
+        has(480, &[0; 4]);
+        has(484, &said.unknown_write_features.to_le_bytes());
+        has(488, &[said.base, said.joined].map(u64::to_le_bytes).concat());
+        has(504, &[said.slots, said.base_identity].map(u32::to_le_bytes).concat());
+        assert_eq!(Superblock::decode(&bytes), Ok(said));
+        for (lost_pages, doubted_rows, flags) in
+            [(false, false, 0), (true, false, 1), (false, true, 2), (true, true, 3)]
+        {
+            let said = Superblock { lost_pages, doubted_rows, ..said };
+            assert_eq!(said.encode()[108..112], [flags, 0, 0, 0]);
+            assert_eq!(Superblock::decode(&said.encode()), Ok(said));
+        }
+    }
+
+    /// Each number is refused from its limit on.
+    #[test]
+    fn numbers_have_limits_of_their_own() {
+        let field = |name| Some(SuperblockError::Field(name));
+        let role = |role| refused(Superblock { role, ..superblock() });
+        let roles = [Role::Nvs(0), Role::Nvs(1), Role::Member(0), Role::Member(9), Role::Spare];
+        assert_eq!(roles.map(role), [None; 5]);
+        let none = [Role::Nvs(2), Role::Nvs(3), Role::Member(10), Role::Member(11)];
+        assert_eq!(none.map(role), [field("role"); 4]);
+        let base = |base| refused(Superblock { base, ..superblock() });
+        let generation = superblock().generation;
+        assert_eq!([0, generation].map(base), [None; 2]);
+        assert_eq!(base(generation + 1), field("base"));
+        let ring = |block_bytes, ring_blocks| {
+            refused(Superblock { block_bytes, ring_blocks, ..superblock() })
+        };
+        // A ring of smaller blocks has complete pages, too.
+        assert_eq!([64, 72, RING_BLOCKS_MAX].map(|blocks| ring(512, blocks)), [None; 3]);
+        for blocks in [0, 56, 63, 65, 71, RING_BLOCKS_MAX + 8] {
+            assert_eq!(ring(512, blocks), field("ring"), "{blocks}");
+        }
+        assert_eq!([64, 65, RING_BLOCKS_MAX].map(|blocks| ring(4096, blocks)), [None; 3]);
+        assert_eq!([63, RING_BLOCKS_MAX + 1].map(|blocks| ring(4096, blocks)), [field("ring"); 2]);
+        assert_eq!(ring(1024, 96), field("log block"));
+        let slots =
+            |dirty_pages_max, slots| refused(Superblock { dirty_pages_max, slots, ..superblock() });
+        assert_eq!([701, 702, u32::MAX - 1].map(|most| slots(700, most)), [None; 3]);
+        assert_eq!([0, 699, 700, u32::MAX].map(|most| slots(700, most)), [field("slots"); 4]);
+        assert_eq!((slots(1, 2), slots(0, 2)), (None, field("number of dirty pages")));
+    }
+
+    #[test]
+    fn an_array_has_limits() {
+        let of = |geometry| refused(Superblock { geometry, rebuilds: [None; 8], ..superblock() });
+        let (level, strip_pages, group_stripes, disk_pages) =
+            (Level::Single, 1 << 16, 1 << 16, 1 << 40);
+        let largest = Geometry { level, disks: 1, strip_pages, group_stripes, disk_pages };
+        let members = Geometry { level: Level::Raid0, disks: 1024, ..superblock().geometry };
+        assert_eq!([largest, members].map(of), [None; 2]);
+        let beyond = [
+            Geometry { strip_pages: strip_pages + 1, ..largest },
+            Geometry { group_stripes: group_stripes + 1, ..largest },
+            Geometry { disk_pages: disk_pages + 1, ..largest },
+            Geometry { disks: 1025, ..members },
+        ];
+        assert_eq!(beyond.map(of), [Some(SuperblockError::Field("geometry")); 4]);
+    }
+
+    /// The ring and the slots of an NVS device, and the disk of a member, are behind the first MiB.
+    #[test]
+    fn a_device_has_room_for_all_that_its_superblock_describes() {
+        let said = superblock();
+        assert_eq!(said.ring_bytes(), 393_216);
+        let of = |role| Superblock { role, ..said }.device_bytes();
+        assert_eq!(of(Role::Nvs(0)), 1_048_576 + 393_216 + 3_276_800);
+        assert_eq!([Role::Member(3), Role::Spare].map(of), [1_048_576 + 13_107_200; 2]);
+        let device = Some([7; 16]);
+        let sets = [[None, None], [None, device], [device, None], [device, device]];
+        let counts = sets.map(|nvs| Superblock { nvs, ..said }.nvs_devices());
+        assert_eq!(counts, [0, 1, 1, 2]);
+    }
+
+    #[test]
+    fn a_mark_stays_as_it_is_when_it_is_made_again() {
+        let mut said = Superblock { failed: [0; 128], ..superblock() };
+        for failed in [true, false] {
+            for _ in 0..2 {
+                said.mark(9, failed);
+                assert_eq!(said.failed[..3], [0, u8::from(failed) << 1, 0]);
+                let marks = [8, 9, 10].map(|member| said.has_failed(member));
+                assert_eq!(marks, [false, failed, false]);
+            }
+        }
+    }
+
+    #[test]
+    fn a_rebuild_that_has_no_room_is_not_named() {
+        let (full, new) = (superblock(), [99; 16]);
+        let mut said = full;
+        assert_eq!((said.rebuilt_onto(9), said.rebuilt_onto(2)), (Some([16; 16]), Some([23; 16])));
+        assert!(!said.set_rebuild(1, Some(new)));
+        assert_eq!((said, said.rebuilt_onto(1)), (full, None));
+        assert!(said.set_rebuild(4, Some(new)), "another device of the same member");
+        assert_eq!((said.rebuilt_onto(4), said.rebuilt_onto(5)), (Some(new), Some([20; 16])));
+        assert!(said.set_rebuild(5, None) && said.set_rebuild(1, Some(new)));
+        assert_eq!((said.rebuilt_onto(5), said.rebuilt_onto(1)), (None, Some(new)));
+    }
+
+    /// What differs from device to device is not a part of it. A later superblock is made on the
+    /// one whose identity it names.
+    #[test]
+    fn an_identity_is_of_all_that_devices_agree_on() {
+        let said = superblock();
+        let common = Superblock { role: Role::Member(0), device: [0; 16], joined: 0, ..said };
+        let identity = crc32c(&common.encode()[12..]);
+        for same in [
+            said,
+            Superblock { role: Role::Spare, ..said },
+            Superblock { device: [9; 16], ..said },
+            Superblock { joined: NOT_JOINED, ..said },
+        ] {
+            assert_eq!((same.identity(), same.agrees(&said)), (identity, true), "{same:?}");
+        }
+        for other in [
+            Superblock { lost_pages: false, ..said },
+            Superblock { base_identity: 1, ..said },
+            Superblock { nvs: [said.nvs[0], None], ..said },
+            Superblock { unknown_write_features: 0, ..said },
+        ] {
+            assert!(other.identity() != identity && !other.agrees(&said), "{other:?}");
+        }
+        let repaired = Superblock { base: said.generation, ..said };
+        assert_eq!(repaired.identity(), said.base_identity);
+        let next = |base, base_identity| {
+            let next = Superblock { generation: said.generation + 1, base, base_identity, ..said };
+            next.is_made_on(&said)
+        };
+        assert!(next(said.generation, identity) && next(said.generation, 0), "not known");
+        assert!(!next(said.generation, identity ^ 1) && !next(said.generation - 1, identity));
+        assert!(!next(said.generation - 1, 0));
+    }
+
+    #[test]
+    fn of_two_copies_with_one_number_the_first_counts() {
+        let copies = [superblock(), Superblock { lost_pages: false, ..superblock() }];
+        for [first, second] in [copies, [copies[1], copies[0]]] {
+            let chosen = Superblock::choose(&first.encode(), &second.encode());
+            assert_eq!(chosen.map(|own| (own.superblock, own.older)), Ok((first, None)));
+        }
+    }
 }

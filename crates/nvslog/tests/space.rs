@@ -26,6 +26,27 @@ fn used(blocks: u64, live: &[u64]) -> LogSpace {
     space
 }
 
+/// A segment is 1/64 of the ring, and a commit at most 1/8 of it or 64 KiB.
+#[test]
+fn a_ring_is_divided_by_its_blocks() {
+    for (ring, block_bytes, segment, commit, reserve) in [
+        (64, 512, 1, 8, 18),
+        (1000, 512, 15, 125, 280),
+        (1024, 512, 16, 128, 288),
+        (1100, 512, 17, 128, 290),
+        (64, 4096, 1, 8, 18),
+        (128, 4096, 2, 16, 36),
+        (1 << 20, 4096, 16_384, 16, 32_800),
+    ] {
+        let space = LogSpace::new(ring, block_bytes, ANCHOR);
+        let parts = (space.segment_blocks(), space.commit_blocks_max(), space.reserve_blocks());
+        assert_eq!(parts, (segment, commit, reserve), "{ring} blocks of {block_bytes}");
+        let blocks = [space.ring_blocks(), space.free_blocks(), space.contiguous_blocks()];
+        assert_eq!(blocks, [ring; 3]);
+        assert_eq!((space.head(), space.next_sequence(), space.durable()), (0, 1, 0));
+    }
+}
+
 /// A host leaves the reserve free, and what moves records leaves one block. What does not fit
 /// before the ring's end begins behind padding.
 #[test]
@@ -116,6 +137,15 @@ fn the_last_commit_is_taken_back_as_if_it_had_never_been() {
         let places = [&mut space, &mut before].map(|space| space.allocate(1, Purpose::Host));
         assert_eq!(places[0], places[1]);
         assert_eq!(of(&space), of(&before), "{blocks}");
+        // The next segments begin where they would have.
+        for space in [&mut space, &mut before] {
+            (0..200).for_each(|_| assert!(space.replay(1)));
+            space.made_durable(space.next_sequence() - 1);
+        }
+        assert_eq!(of(&space), of(&before), "{blocks}");
+        let due = space.anchor_due(true, None).expect("all but the last segment");
+        [&mut space, &mut before].into_iter().for_each(|space| space.anchored(due));
+        assert_eq!(of(&space), of(&before), "{blocks}");
     }
     assert!(!used(1, &[]).take_back(), "the log begins with it");
     let mut space = begun_at(4_094);
@@ -151,6 +181,19 @@ fn records_are_moved_when_too_little_of_the_ring_is_free() {
     // If the newest segment alone has records, moving them would free nothing.
     let all = (1 << 12) - 1;
     assert_eq!(used(all, &[all]).evacuate(0), None);
+}
+
+/// What has no live records before it is freed by the next anchor without a move.
+#[test]
+fn the_oldest_records_are_moved_unless_enough_is_free_before_them() {
+    // One block is free, and each segment before the records is 64 more, of 512.
+    let all = (1 << 12) - 1;
+    for (segment, moved) in [(0, true), (1, true), (2, true), (7, true), (8, false), (9, false)] {
+        let first = 1 + 64 * segment;
+        let newest = 1 + 64 * 63;
+        let commits = used(all, &[first + 5, first + 63]).evacuate(0);
+        assert_eq!(commits, moved.then_some(first..newest), "segment {segment}");
+    }
 }
 
 /// What is moved at once fills a block: 21 records of 24 bytes.
@@ -200,4 +243,24 @@ fn an_anchor_frees_what_is_before_a_block_that_is_needed_and_no_more() {
         assert_eq!(space.anchor_due(false, Some((tail + 511) % 4_096)), None);
         assert!(space.anchor_due(false, Some((tail + 512) % 4_096)).is_some());
     }
+}
+
+/// The tail's own segment is not free. The anchor also says that what its commits killed is dead.
+#[test]
+fn the_blocks_before_the_tail_of_an_anchor_are_free() {
+    let mut space = used(1_000, &[]);
+    space.slots = Slots::new(8);
+    let mut taken = Vec::new();
+    assert!(space.slots.take(2, &mut taken));
+    taken.iter().zip([1_000, 1_001]).for_each(|(slot, killer)| space.slots.killed(*slot, killer));
+    let tails = [(Some(64), 65), (Some(127 + 64), 129), (Some(300), 257), (None, 961)];
+    for (number, (needed, tail)) in (2..).zip(tails) {
+        let due = space.anchor_due(true, needed).expect("something to free");
+        let (tail_sequence, tail_block, durable_through) = (tail, tail - 1, 1_000);
+        assert_eq!(due, Anchor { number, tail_sequence, tail_block, durable_through });
+        space.anchored(due);
+        assert_eq!((space.anchor(), space.free_blocks()), (due, 4_096 - 1_000 + tail - 1));
+        assert_eq!(space.slots.free(), 7, "what commit 1,001 killed waits");
+    }
+    assert_eq!(space.anchor_due(true, None), None, "the last segment stays");
 }

@@ -457,36 +457,9 @@ impl Devices {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use destage_engine::array::geometry::{Geometry, Level};
+    use crate::test_superblock::superblock;
     use destage_engine::event::Owner;
     use destage_engine::units::DiskId;
-    use destage_nvslog::superblock::REBUILDS_MAX;
-
-    /// What an array of three members and one NVS device says.
-    fn superblock() -> Superblock {
-        let (level, strip_pages, group_stripes, disk_pages) = (Level::Raid5, 2, 2, 16);
-        Superblock {
-            generation: 9,
-            base: 8,
-            base_identity: 3,
-            joined: 0,
-            array: [1; 16],
-            device: [0; 16],
-            log: LogId([2; 16]),
-            role: Role::Member(0),
-            geometry: Geometry { level, disks: 3, strip_pages, group_stripes, disk_pages },
-            nvs: [Some([20; 16]), None],
-            block_bytes: 512,
-            ring_blocks: 64,
-            dirty_pages_max: 24,
-            slots: 30,
-            unknown_write_features: 0,
-            failed: [0; 128],
-            rebuilds: [None; REBUILDS_MAX],
-            lost_pages: false,
-            doubted_rows: false,
-        }
-    }
 
     fn devices() -> Devices {
         Devices::new(superblock(), vec![[10; 16], [11; 16], [12; 16]], vec![[20; 16]])
@@ -624,5 +597,156 @@ mod tests {
         assert!(devices.note_bad_page(1, 6, 2), "it stays so");
         assert!(!devices.note_bad_page(0, 6, 2), "another member");
         assert!(!devices.note_bad_page(2, 6, 1) && devices.note_bad_page(2, 7, 1));
+    }
+
+    #[test]
+    fn each_device_has_a_superblock_of_its_own() {
+        let mut since = Since { members: vec![3, 4, NOT_JOINED], nvs: vec![5] };
+        *since.of(Device::Member(1)) = 6;
+        *since.of(Device::Nvs(0)) = 7;
+        assert_eq!((&since.members[..], &since.nvs[..]), (&[3, 6, NOT_JOINED][..], &[7][..]));
+        let devices = devices().joined(since);
+        for (device, role, uuid, joined) in [
+            (Device::Member(0), Role::Member(0), 10, 3),
+            (Device::Member(1), Role::Member(1), 11, 6),
+            (Device::Member(2), Role::Member(2), 12, NOT_JOINED),
+            (Device::Nvs(0), Role::Nvs(0), 20, 7),
+        ] {
+            let expected = Superblock { role, device: [uuid; 16], joined, ..superblock() };
+            assert_eq!(devices.superblock_of(device), expected);
+        }
+        assert_eq!((devices.members(), devices.member(1)), (3, [11; 16]));
+    }
+
+    #[test]
+    fn a_stopped_array_knows_the_member_that_stopped_it() {
+        let mut devices = devices();
+        for (by, stopped) in [(None, false), (None, true), (Some(2), true)] {
+            if stopped {
+                devices.stop(by);
+            }
+            assert_eq!((devices.stopped(), devices.stopped_by()), (stopped, by));
+        }
+    }
+
+    /// It is made on the generation that was found only if that one may have been built on. The
+    /// next change is made on it.
+    #[test]
+    fn a_start_has_a_number_that_no_device_has() {
+        let situation = Situation { nvs: &[0], rebuilding: vec![], flushing: false };
+        for (built, base) in [(None, (8, 3)), (Some(77), (9, 77))] {
+            let since = Since { members: vec![3, NOT_JOINED, 4], nvs: vec![NOT_JOINED] };
+            let mut devices = devices().joined(since);
+            devices.mark(2, true);
+            devices.start_generation(14, built);
+            let said = *devices.superblock();
+            assert_eq!((said.generation, (said.base, said.base_identity)), (15, base));
+            let all = [Device::Member(0), Device::Member(1), Device::Member(2), Device::Nvs(0)];
+            let joined = all.map(|device| devices.superblock_of(device).joined);
+            assert_eq!(joined, [3, 15, NOT_JOINED, 15]);
+            devices.start_complete();
+            let (_, next) = carried_out(&mut devices, &situation);
+            assert_eq!((next.generation, next.base), (16, 15));
+            assert_eq!(next.base_identity, said.identity());
+        }
+    }
+
+    /// A start reads the records then. The superblocks that it found may say so alone, and a change
+    /// says what is true.
+    #[test]
+    fn superblocks_say_whether_pages_are_lost() {
+        let situation = Situation { nvs: &[0], rebuilding: vec![], flushing: false };
+        let (mut devices, mut ops) = (devices(), Ops::default());
+        let started = |devices: &mut Devices| {
+            devices.start_generation(9, None);
+            devices.superblock().lost_pages
+        };
+        assert!(!started(&mut devices));
+        devices.records.note(1, 5, true);
+        assert!(started(&mut devices));
+        devices.records.note(1, 5, false);
+        assert!(started(&mut devices), "as it was found");
+        assert!(!carried_out(&mut devices, &situation).1.lost_pages);
+        devices.records.note(2, 7, true);
+        assert!(carried_out(&mut devices, &situation).1.lost_pages);
+        devices.mark(0, true);
+        devices.write_records(&mut ops, Defect::None);
+        let mut out = Vec::new();
+        ops.take(&mut out);
+        let members: Vec<Device> = out.iter().map(|op| op.device).collect();
+        assert_eq!(members, [Device::Member(1), Device::Member(2)], "those in use");
+    }
+
+    /// What was known of a member's device is not true of the next one.
+    #[test]
+    fn superblocks_name_a_rebuild_until_it_ends() {
+        type End = fn(&mut Devices, u16);
+        let ends: [(End, bool, usize); 3] = [
+            (Devices::end_rebuild, true, 0),
+            (Devices::forget_spare, true, 1),
+            (Devices::rebuilt, false, 1),
+        ];
+        let mut devices = devices();
+        let named = |devices: &Devices| {
+            let said = devices.superblock();
+            (said.rebuilt_onto(1), said.has_failed(1), devices.member(1))
+        };
+        for (number, (end, failed, lost)) in (97..).zip(ends) {
+            for member in [0, 1] {
+                for page in 5..8 {
+                    devices.note_bad_page(member, page, 2);
+                }
+                devices.records.note(member, 5, true);
+            }
+            devices.mark(1, true);
+            devices.begin_rebuild(1, [number; 16]);
+            assert_eq!(named(&devices), (Some([number; 16]), true, [number; 16]));
+            let many = [0, 1].map(|member| devices.note_bad_page(member, 9, 2));
+            assert_eq!((many, devices.records.lost()), ([true, false], vec![(0, 5)]));
+            devices.records.note(1, 6, true);
+            end(&mut devices, 1);
+            assert_eq!(named(&devices), (None, failed, [number; 16]));
+            assert_eq!(devices.records.lost_of(1), lost, "{number}");
+        }
+    }
+
+    /// The device that is new has a superblock before any other device names it.
+    #[test]
+    fn an_nvs_device_comes_into_use_when_all_devices_name_it() {
+        let members = [Device::Member(0), Device::Member(1), Device::Member(2)];
+        let uuids = vec![[10; 16], [11; 16], [12; 16]];
+        let mut devices = Devices::new(superblock(), uuids, vec![[20; 16], [0; 16]]);
+        let joined = |devices: &Devices| {
+            [Device::Nvs(0), Device::Nvs(1)].map(|device| devices.superblock_of(device).joined)
+        };
+        let on = |nvs: &[u16], copy: usize| -> Vec<(Device, usize)> {
+            let nvs = nvs.iter().map(|number| Device::Nvs(*number));
+            nvs.chain(members).map(|device| (device, copy)).collect()
+        };
+        assert_eq!((devices.new_nvs(), devices.take_new_nvs()), (None, None));
+        devices.add_nvs(1, [21; 16]);
+        devices.name_nvs(&[0, 1]);
+        assert_eq!(devices.superblock().nvs, [Some([20; 16]), Some([21; 16])]);
+        assert_eq!((devices.new_nvs(), joined(&devices)), (Some(1), [0, NOT_JOINED]));
+        let situation = Situation { nvs: &[0, 1], rebuilding: vec![], flushing: false };
+        let (places, _) = carried_out(&mut devices, &situation);
+        let first = vec![(Device::Nvs(1), 0)];
+        assert_eq!(places, [first, on(&[0, 1], 0), on(&[0, 1], 1)].concat());
+        assert_eq!((devices.take_new_nvs(), devices.new_nvs()), (Some(1), None));
+        assert_eq!(joined(&devices), [0, 10]);
+        // The other one fails, and a third takes its place.
+        devices.nvs_failed(0);
+        devices.name_nvs(&[1]);
+        assert_eq!(devices.superblock().nvs, [None, Some([21; 16])]);
+        assert_eq!(joined(&devices), [NOT_JOINED, 10]);
+        let one = Situation { nvs: &[1], rebuilding: vec![], flushing: false };
+        let (places, _) = carried_out(&mut devices, &one);
+        assert_eq!(places, [on(&[1], 0), on(&[1], 1)].concat());
+        devices.add_nvs(0, [22; 16]);
+        devices.name_nvs(&[1, 0]);
+        assert_eq!(devices.superblock().nvs, [Some([22; 16]), Some([21; 16])]);
+        let (places, _) = carried_out(&mut devices, &situation);
+        assert_eq!(places[..3], [(Device::Nvs(0), 0), (Device::Nvs(0), 0), (Device::Nvs(1), 0)]);
+        assert_eq!((devices.take_new_nvs(), joined(&devices)), (Some(0), [12, 10]));
     }
 }

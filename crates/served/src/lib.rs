@@ -39,6 +39,8 @@ mod slab;
 mod store;
 mod stripes;
 mod superblock_repairs;
+#[cfg(test)]
+mod test_superblock;
 mod volume;
 
 pub use assemble::{Allow, Assembly, Found, assemble, read_superblock};

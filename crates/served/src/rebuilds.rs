@@ -272,9 +272,7 @@ impl Rebuilds {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use destage_engine::array::geometry::Level;
-    use destage_nvslog::LogId;
-    use destage_nvslog::superblock::Role;
+    use crate::test_superblock::superblock;
 
     const EVERY: Duration = Duration::from_secs(5);
 
@@ -307,31 +305,6 @@ mod tests {
         assert!(rebuilds.take_checkpoint(1, now, EVERY));
         assert!(!rebuilds.take_checkpoint(1, now, EVERY));
         assert_eq!(rebuilds.checkpoint_deadline(EVERY), Some(now + EVERY));
-    }
-
-    fn superblock() -> Superblock {
-        let (level, strip_pages, group_stripes) = (Level::Raid5, 1, 1);
-        Superblock {
-            generation: 1,
-            base: 0,
-            base_identity: 0,
-            joined: 0,
-            array: [1; 16],
-            device: [2; 16],
-            log: LogId([3; 16]),
-            role: Role::Member(0),
-            geometry: Geometry { level, disks: 3, strip_pages, group_stripes, disk_pages: 4 },
-            nvs: [None; 2],
-            block_bytes: 512,
-            ring_blocks: 64,
-            dirty_pages_max: 16,
-            slots: 32,
-            unknown_write_features: 0,
-            failed: [0; 128],
-            rebuilds: [None; REBUILDS_MAX],
-            lost_pages: false,
-            doubted_rows: false,
-        }
     }
 
     #[test]

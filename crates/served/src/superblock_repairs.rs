@@ -120,9 +120,7 @@ impl Repairs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use destage_engine::array::geometry::{Geometry, Level};
-    use destage_nvslog::LogId;
-    use destage_nvslog::superblock::REBUILDS_MAX;
+    use crate::test_superblock;
 
     const M: [Device; 2] = [Device::Member(0), Device::Member(1)];
     const N: [Device; 2] = [Device::Nvs(0), Device::Nvs(1)];
@@ -133,28 +131,8 @@ mod tests {
             Device::Member(number) => (Role::Member(number), [10 + number as u8; 16]),
             Device::Nvs(number) => (Role::Nvs(number), [20 + number as u8; 16]),
         };
-        let (level, strip_pages, group_stripes, disk_pages) = (Level::Raid10, 2, 2, 16);
-        Superblock {
-            generation: 9,
-            base: 8,
-            base_identity: 0,
-            joined: 0,
-            array: [1; 16],
-            device: uuid,
-            log: LogId([2; 16]),
-            role,
-            geometry: Geometry { level, disks: 4, strip_pages, group_stripes, disk_pages },
-            nvs: [Some([20; 16]), Some([21; 16])],
-            block_bytes: 512,
-            ring_blocks: 64,
-            dirty_pages_max: 24,
-            slots: 30,
-            unknown_write_features: 0,
-            failed: [0; 128],
-            rebuilds: [None; REBUILDS_MAX],
-            lost_pages: false,
-            doubted_rows: false,
-        }
+        let nvs = [Some([20; 16]), Some([21; 16])];
+        Superblock { role, device: uuid, nvs, ..test_superblock::superblock() }
     }
 
     /// It has it in the first copy, and `confirmed` in the second, too.
