@@ -456,14 +456,18 @@ mod tests {
     const SPARE: DiskId = DiskId(0);
     const PAGES: u64 = 256;
 
-    /// Groups of two rows.
     fn state() -> ArrayState {
-        let (level, strip_pages, group_stripes, disk_pages) = (Level::Raid5, 2, 1, PAGES);
+        state_of(Level::Raid5, 4)
+    }
+
+    /// Groups of two rows.
+    fn state_of(level: Level, disks: u16) -> ArrayState {
+        let (strip_pages, group_stripes, disk_pages) = (2, 1, PAGES);
         ArrayState {
-            geometry: Geometry { level, disks: 4, strip_pages, group_stripes, disk_pages },
-            dispatch: Dispatch::new(4, 8, Order::Arrival, disk_pages),
+            geometry: Geometry { level, disks, strip_pages, group_stripes, disk_pages },
+            dispatch: Dispatch::new(disks, 8, Order::Arrival, disk_pages),
             faults: Faults::default(),
-            idle: IdleTime::new(4),
+            idle: IdleTime::new(disks),
             counters: Counters::default(),
             now: Instant::ZERO,
             paused: false,
@@ -481,6 +485,26 @@ mod tests {
     fn pump(rebuilds: &mut Rebuilds, state: &mut ArrayState) -> Vec<Action> {
         let mut actions = Vec::new();
         rebuilds.pump(state, core::iter::empty::<GroupId>, &mut actions);
+        actions
+    }
+
+    /// The groups whose destages have to wait.
+    fn held(rebuilds: &Rebuilds, state: &ArrayState) -> Vec<u64> {
+        let held = |group: &u64| rebuilds.holds_back(&state.geometry, GroupId(*group));
+        (0..state.geometry.groups()).filter(held).collect()
+    }
+
+    /// Carries out these commands of windows; what the driver must do next.
+    fn done(rebuilds: &mut Rebuilds, state: &mut ArrayState, commands: &[Action]) -> Vec<Action> {
+        let mut actions = Vec::new();
+        for command in commands {
+            let Action::Disk(DiskCommand { disk, owner, .. }) = *command else {
+                panic!("{command:?}")
+            };
+            let Owner::Rebuild(serial) = owner else { panic!("{owner:?}") };
+            state.done(disk, owner, &mut actions);
+            rebuilds.command_done(serial, Duration(0), state, &mut actions);
+        }
         actions
     }
 
@@ -613,10 +637,6 @@ mod tests {
     fn a_window_holds_back_the_destages_of_its_rows() {
         let mut state = state();
         let mut rebuilds = begun(8, Limits { window_pages: 8, ..Limits::default() }, &mut state);
-        let held = |rebuilds: &Rebuilds, state: &ArrayState| {
-            let held = |group: &u64| rebuilds.holds_back(&state.geometry, GroupId(*group));
-            (0..PAGES / 2).filter(held).collect::<Vec<u64>>()
-        };
         assert!(held(&rebuilds, &state).is_empty());
         state.paused = true;
         assert_eq!(rebuilds.deadline(&state), None);
@@ -632,5 +652,120 @@ mod tests {
         }
         rebuilds.pump(&mut state, || [3, 8].into_iter().map(GroupId), &mut actions);
         assert_eq!(actions.len(), 3, "a read of each other disk");
+    }
+
+    /// Groups 4 and 6 are on the first pair, 5 and 7 on the second.
+    #[test]
+    fn on_mirrors_a_window_holds_back_the_destages_of_its_pair() {
+        for (spare, groups) in [(0, [4, 6]), (1, [4, 6]), (2, [5, 7]), (3, [5, 7])] {
+            let mut state = state_of(Level::Raid10, 4);
+            let mut rebuilds = Rebuilds::default();
+            rebuilds.set_limits(Limits { window_pages: 4, depth: 1, ..Limits::default() });
+            rebuilds.begin(DiskId(spare), 4, &mut state);
+            let mut actions = Vec::new();
+            for busy in groups {
+                rebuilds.pump(&mut state, || core::iter::once(GroupId(busy)), &mut actions);
+                assert!(actions.is_empty(), "{spare}: {busy}");
+            }
+            assert_eq!(held(&rebuilds, &state), groups, "{spare}");
+            let others = || groups.into_iter().map(|group| GroupId(group ^ 1));
+            rebuilds.pump(&mut state, others, &mut actions);
+            let (disk, owner) = (DiskId(spare ^ 1), Owner::Rebuild(0));
+            let read = DiskCommand { disk, first: 4, pages: 4, write: false, owner };
+            assert_eq!(actions, [Action::Disk(read)]);
+        }
+    }
+
+    /// 256 pages are 42 windows of six and one of four.
+    #[test]
+    fn the_last_window_ends_with_the_disk() {
+        let mut state = state();
+        let mut rebuilds = Rebuilds::default();
+        rebuilds.set_limits(Limits { window_pages: 7, depth: 100, ..Limits::default() });
+        rebuilds.begin(SPARE, 0, &mut state);
+        assert!(!pump(&mut rebuilds, &mut state).is_empty());
+        let windows = rebuilds.running[0].windows.iter().map(|window| (window.first, window.pages));
+        let all = (0..42).map(|nth| (nth * 6, 6)).chain([(252, 4)]);
+        assert_eq!(windows.collect::<Vec<(u64, u64)>>(), all.collect::<Vec<(u64, u64)>>());
+        assert!(pump(&mut rebuilds, &mut state).is_empty(), "all are being read");
+    }
+
+    #[test]
+    fn the_end_of_one_rebuild_leaves_another_as_it_is() {
+        let mut state = state_of(Level::Raid6, 5);
+        let mut rebuilds = Rebuilds::default();
+        rebuilds.set_limits(Limits { window_pages: 4, depth: 2, ..Limits::default() });
+        for disk in [1, 3] {
+            rebuilds.begin(DiskId(disk), 0, &mut state);
+        }
+        let disks = |rebuilds: &Rebuilds| {
+            let rebuilding = |disk: &u16| rebuilds.is_rebuilding(DiskId(*disk));
+            (rebuilds.count(), (0..5).filter(rebuilding).collect::<Vec<u16>>())
+        };
+        let windows = |rebuilds: &Rebuilds| {
+            [0, 1, 2, 3, 4].map(|serial| rebuilds.window_disk(serial).map(|disk| disk.0))
+        };
+        assert_eq!(disks(&rebuilds), (2, [1, 3].to_vec()));
+        let reads = pump(&mut rebuilds, &mut state);
+        assert_eq!(windows(&rebuilds), [Some(1), Some(1), Some(3), Some(3), None]);
+        let mut actions = Vec::new();
+        rebuilds.end(DiskId(1), false, &mut state, &mut actions);
+        assert_eq!(actions, [Action::RebuildStopped { disk: DiskId(1) }]);
+        assert_eq!(disks(&rebuilds), (1, [3].to_vec()));
+        assert_eq!(windows(&rebuilds), [None, None, Some(3), Some(3), None]);
+        assert!(state.faults.failed.contains(DiskId(1)));
+        // What is read for the one that has ended is of no use.
+        let computed = done(&mut rebuilds, &mut state, &reads);
+        let of = |action: &Action| match action {
+            Action::Regenerate { window, disk, .. } => (*window, disk.0),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(computed.iter().map(of).collect::<Vec<_>>(), [(2, 3), (3, 3)]);
+    }
+
+    /// What was read before a failure may be too little, or of the disk that has failed.
+    #[test]
+    fn a_window_that_is_not_written_yet_is_read_again_after_a_failure() {
+        let mut state = state_of(Level::Raid6, 5);
+        let limits = Limits { window_pages: 4, ..Limits::default() };
+        let mut rebuilds = begun(0, limits, &mut state);
+        let is_computed = |actions: &[Action]| matches!(actions, [Action::Regenerate { .. }]);
+        let reads = pump(&mut rebuilds, &mut state);
+        state.faults.failed.insert(DiskId(2));
+        rebuilds.invalidate_reads();
+        assert!(done(&mut rebuilds, &mut state, &reads).is_empty());
+        let reads = pump(&mut rebuilds, &mut state);
+        assert!(is_computed(&done(&mut rebuilds, &mut state, &reads)));
+        // While it is computed.
+        rebuilds.invalidate_reads();
+        let mut actions = Vec::new();
+        rebuilds.regenerated(0, &mut state, &mut actions);
+        assert!(actions.is_empty());
+        let reads = pump(&mut rebuilds, &mut state);
+        assert!(is_computed(&done(&mut rebuilds, &mut state, &reads)));
+        rebuilds.regenerated(0, &mut state, &mut actions);
+        let owner = Owner::Rebuild(0);
+        let write = DiskCommand { disk: SPARE, first: 0, pages: 4, write: true, owner };
+        assert_eq!(actions, [Action::Disk(write)]);
+        rebuilds.invalidate_reads();
+        done(&mut rebuilds, &mut state, &actions);
+        assert_eq!(rebuilds.running[0].done, 4, "what is being written is right");
+    }
+
+    #[test]
+    fn a_rebuild_is_impossible_when_too_many_other_disks_have_failed() {
+        for (level, failed, impossible) in [
+            (Level::Raid5, 2, true),
+            (Level::Raid6, 2, false),
+            (Level::Raid10, 2, false),
+            (Level::Raid10, 1, true),
+        ] {
+            let mut state = state_of(level, 4);
+            let rebuilds = begun(8, Limits::default(), &mut state);
+            assert_eq!(rebuilds.impossible(&state), []);
+            state.faults.failed.insert(DiskId(failed));
+            let expected: &[DiskId] = if impossible { &[SPARE] } else { &[] };
+            assert_eq!(rebuilds.impossible(&state), expected, "{level:?}: {failed}");
+        }
     }
 }

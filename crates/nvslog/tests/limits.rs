@@ -218,8 +218,7 @@ fn a_start_writes_an_anchor_only_if_there_is_something_new_to_say() {
     assert_eq!(room(10, Kind::Opens), (moved, 10, 9));
     assert_eq!(room(9, Kind::Opens), (Anchor { durable_through: 8, ..restated }, 9, 8));
     // What was dropped may say that the opening was durable.
-    for (last, epoch, overwritten) in
-        [(Kind::Opens, 2, &[7, 20][..]), (Kind::Plain, 1, &[20][..])]
+    for (last, epoch, overwritten) in [(Kind::Opens, 2, &[7, 20][..]), (Kind::Plain, 1, &[20][..])]
     {
         let mut image = log(2, last);
         let (sequence, durable_through, block, kind) = (9, 2, 7, Kind::Plain);

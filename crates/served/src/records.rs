@@ -296,14 +296,17 @@ mod tests {
     use super::*;
     use destage_engine::units::DiskId;
 
-    /// The lost pages of the record that is being written.
-    fn listed(ops: &mut Ops) -> Vec<u64> {
+    /// The record that is being written, if one is.
+    fn written(ops: &mut Ops) -> Option<MemberRecord> {
         let mut out = Vec::new();
         ops.take(&mut out);
-        let Some(OpKind::Write { buffer, .. }) = out.pop().map(|op| op.kind) else {
-            panic!("no record is being written")
-        };
-        MemberRecord::decode(&buffer).expect("a record").lost
+        let OpKind::Write { buffer, .. } = out.pop()?.kind else { panic!("no record") };
+        Some(MemberRecord::decode(&buffer).expect("a record"))
+    }
+
+    /// Its lost pages.
+    fn listed(ops: &mut Ops) -> Vec<u64> {
+        written(ops).expect("a record is being written").lost
     }
 
     fn taken(ops: &mut Ops) -> Vec<&'static str> {
@@ -412,5 +415,53 @@ mod tests {
         (0..pages).for_each(|page| records.note(1, page * 3, false));
         records.note(1, 1, false);
         assert!(!records.any_lost() && records.lost().is_empty());
+    }
+
+    /// Its number says which of two copies is the later one.
+    #[test]
+    fn a_record_is_written_when_its_list_has_changed() {
+        let (mut records, mut ops) = (MemberRecords::new(&[[1; 16]; 2]), Ops::default());
+        for (page, lost, number, list) in [
+            (7, true, Some(1), &[7][..]),
+            (7, true, None, &[]),
+            (3, true, Some(2), &[3, 7]),
+            (4, false, None, &[]),
+            (7, false, Some(3), &[3]),
+        ] {
+            records.note(1, page, lost);
+            records.turn(1, &mut ops, Defect::None);
+            let said = written(&mut ops);
+            assert_eq!(said.as_ref().map(|said| said.number), number, "{page}");
+            if let Some(said) = said {
+                assert_eq!((said.device, said.below, &said.lost[..]), ([1; 16], 0, list));
+                assert!(!records.step_done(1, &mut ops), "the second copy follows");
+                assert_eq!(written(&mut ops), Some(said));
+                assert!(records.step_done(1, &mut ops));
+            }
+        }
+        records.write_again(1, &mut ops, Defect::None);
+        let said = written(&mut ops).expect("it is written again");
+        assert_eq!((said.number, said.lost), (4, vec![3]));
+    }
+
+    /// A rebuild writes other bytes to the pages that it could not reconstruct.
+    #[test]
+    fn only_writes_of_a_lost_page_with_its_own_bytes_make_it_good() {
+        let (mut records, mut ops) = (MemberRecords::new(&[[1; 16]]), Ops::default());
+        let lost = [4, 7, 8, 9, 16];
+        lost.iter().for_each(|page| records.note(0, *page, true));
+        let owner = Owner::Destage(0);
+        let write = DiskCommand { disk: DiskId(0), first: 5, pages: 3, write: true, owner };
+        let read = DiskCommand { write: false, ..write };
+        let rebuild = DiskCommand { owner: Owner::Rebuild(0), ..write };
+        let next_to_it = DiskCommand { pages: 2, ..write };
+        for other in [read, rebuild, next_to_it] {
+            records.pages_written(&other, &mut ops, Defect::None);
+            assert!(!records.unrecorded() && records.lost_of(0) == lost.len(), "{other:?}");
+            assert!(taken(&mut ops).is_empty(), "{other:?}");
+        }
+        records.pages_written(&write, &mut ops, Defect::None);
+        assert_eq!(records.lost(), [(0, 4), (0, 8), (0, 9), (0, 16)]);
+        assert_eq!(taken(&mut ops), ["flush"]);
     }
 }

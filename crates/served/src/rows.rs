@@ -484,4 +484,157 @@ mod tests {
             }
         }
     }
+
+    /// A page each of whose sectors has another byte.
+    fn sectors(byte: u8) -> Vec<u8> {
+        (0..PAGE).map(|at| byte.wrapping_add(17 * (at / SECTOR) as u8)).collect()
+    }
+
+    /// A page with these sectors of the second one.
+    fn mixed(first: &[u8], second: &[u8], sectors: u8) -> Vec<u8> {
+        let of = |at: usize| if sectors >> (at / SECTOR) & 1 == 1 { second[at] } else { first[at] };
+        (0..PAGE).map(of).collect()
+    }
+
+    #[test]
+    fn on_mirrors_a_page_is_that_of_the_other_disk_of_its_pair() {
+        for (disks, disk) in [(2, 0), (2, 1), (4, 0), (4, 1), (4, 2), (4, 3)] {
+            let (level, strip_pages, group_stripes) = (Level::Raid10, 2, 1);
+            let geometry = Geometry { level, disks, strip_pages, group_stripes, disk_pages: 8 };
+            let (disk, other) = (DiskId(disk), DiskId(disk ^ 1));
+            let run = [sectors(1), sectors(2)].concat();
+            let mut pieces = Pieces::default();
+            pieces.add(other, 6, OpId(0), Buffer::copy_of(&run));
+            for (page, bytes) in (6..8).zip(run.chunks_exact(PAGE)) {
+                let what = format!("page {page} of disk {} of {disks}", disk.0);
+                assert!(pieces.page(&geometry, disk, page).as_deref() == Some(bytes), "{what}");
+                let mut into = vec![0; PAGE];
+                assert!(pieces.reconstruct(&geometry, disk, page, &mut into), "{what}");
+                assert!(into == bytes, "{what}");
+                let of_volume = geometry.page_at(DiskPage { disk, page }).expect("a page");
+                let read = pieces.read_directly(&geometry, of_volume);
+                assert!(read == Some(bytes), "{what}");
+            }
+            assert_eq!(pieces.page(&geometry, disk, 5), None, "it was not read");
+            let (sum, rest) = pieces.xor_all(&geometry, 6, 2).expect("one run of the other");
+            assert!(sum[..] == run[..] && rest.is_empty());
+        }
+    }
+
+    #[test]
+    fn parity_is_modified_by_what_changes_of_the_data() {
+        let old = [1, 2, 7].map(sectors);
+        let new = [sectors(40), old[1].clone(), sectors(90)];
+        let of = |row: &[Vec<u8>; 3]| {
+            let row = row.each_ref().map(Vec::as_slice);
+            let (p, q) = parities(&row, true);
+            [p, q.expect("level 6")]
+        };
+        let ([p, q], [new_p, new_q]) = (of(&old), of(&new));
+        let written = [Some(&new[0][..]), None, Some(&new[2][..])];
+        let [first, _, third] = old.each_ref().map(|strip| Some(&strip[..]));
+        let modified = |read: [Option<&[u8]>; 3], parity: [Option<&[u8]>; 2]| {
+            modified(&read, &written, parity)
+        };
+        let all = modified([first, None, third], [Some(&p), Some(&q)]);
+        assert!(all == Some([Some(new_p.clone()), Some(new_q.clone())]));
+        let with_p = modified([first, None, third], [Some(&p), None]);
+        assert!(with_p == Some([Some(new_p), None]));
+        let with_q = modified([first, None, third], [None, Some(&q)]);
+        assert!(with_q == Some([None, Some(new_q)]));
+        let too_few = modified([first, None, None], [Some(&p), Some(&q)]);
+        assert!(too_few.is_none(), "the old data of a strip is missing");
+    }
+
+    /// What an interrupted destage left of a row of three strips: it writes these sectors of these
+    /// strips, and parity before data.
+    struct Interrupted {
+        old: [Vec<u8>; 3],
+        new: [Option<(Vec<u8>, u8)>; 3],
+        /// The row as it is to become.
+        target: [Vec<u8>; 3],
+        /// P and Q, before and after.
+        parities: [[Vec<u8>; 2]; 2],
+    }
+
+    fn interrupted(written: [u8; 3]) -> Interrupted {
+        let old = [1, 2, 7].map(sectors);
+        let new = [0, 1, 2].map(|strip: usize| {
+            let count = written[strip];
+            (count != 0).then(|| (sectors(40 + 50 * strip as u8), count))
+        });
+        let target = [0, 1, 2].map(|strip: usize| match &new[strip] {
+            Some((bytes, count)) => mixed(&old[strip], bytes, *count),
+            None => old[strip].clone(),
+        });
+        let of = |row: &[Vec<u8>; 3]| {
+            let (p, q) = parities(&row.each_ref().map(Vec::as_slice), true);
+            [p, q.expect("level 6")]
+        };
+        let parities = [of(&old), of(&target)];
+        Interrupted { old, new, target, parities }
+    }
+
+    impl Interrupted {
+        /// Whether the row becomes what it is to be, from these strips and parities. The disks have
+        /// these sectors of the new data, and of the new parities; `None`: they cannot be read.
+        fn becomes_new(&self, data: [Option<u8>; 3], read: [Option<u8>; 2], logged: bool) -> bool {
+            let Interrupted { old, new, target, parities } = self;
+            let disk = |strip: usize| Some(mixed(&old[strip], &target[strip], data[strip]?));
+            let parity = |of: usize| Some(mixed(&parities[0][of], &parities[1][of], read[of]?));
+            let (disks, there) = ([0, 1, 2].map(disk), [0, 1].map(parity));
+            let sums = |page: &[u8]| -> [u32; PAGE / SECTOR] {
+                core::array::from_fn(|at| crc32c(&page[at * SECTOR..(at + 1) * SECTOR]))
+            };
+            let [p, q] = parities[1].each_ref().map(|page| Some(sums(page)));
+            let sums = RowSums { p, q };
+            let row = interrupted_row(
+                &new.each_ref().map(|new| new.as_ref().map(|(bytes, count)| (&bytes[..], *count))),
+                &disks.each_ref().map(Option::as_deref),
+                there.each_ref().map(Option::as_deref),
+                logged.then_some(&sums),
+            );
+            let right = row.as_ref().is_some_and(|row| row[..] == target[..]);
+            assert!(right || row.is_none(), "{data:?}, {read:?}: other bytes");
+            right
+        }
+    }
+
+    /// Each sector is a row by itself, and its parity is old or new.
+    #[test]
+    fn an_interrupted_row_is_computed_from_what_its_parity_matches() {
+        let row = interrupted([0b0110, 0, 0]);
+        for parity in [0, 0b0010, 0b0100, 0b0110] {
+            for read in [[Some(parity), None], [None, Some(parity)]] {
+                assert!(row.becomes_new([Some(0), Some(0), None], read, true), "{read:?}");
+                assert!(row.becomes_new([Some(0), None, Some(0)], read, true), "{read:?}");
+                assert!(row.becomes_new([None, Some(0), Some(0)], read, true), "{read:?}");
+                assert!(!row.becomes_new([Some(0), None, None], read, true), "{read:?}");
+            }
+        }
+        for data in [0, 0b0010, 0b0110] {
+            let read = [Some(0b0110), None];
+            assert!(row.becomes_new([Some(data), None, Some(0)], read, true), "{data}");
+        }
+        assert!(row.becomes_new([Some(0b0010), Some(0), Some(0)], [None; 2], false), "all read");
+        assert!(!row.becomes_new([Some(0b0010), None, Some(0)], [None; 2], true));
+        // Without checksums, the parity is taken for that of what the disks have.
+        assert!(row.becomes_new([Some(0), None, Some(0)], [Some(0), None], false));
+    }
+
+    /// With P new and Q old, or the other way round, no data was written yet.
+    #[test]
+    fn an_interrupted_row_is_computed_from_a_new_parity_and_an_old_one() {
+        let row = interrupted([0xff, 0, 0]);
+        let read = [Some(0b0000_1111), Some(0b0011_0011)];
+        for data in [0, 0b0001, 0b0011] {
+            assert!(row.becomes_new([Some(data), None, None], read, true), "{data}");
+        }
+        assert!(!row.becomes_new([None; 3], read, true), "the old data of what is written");
+        assert!(row.becomes_new([None, None, Some(0)], read, true));
+        // Two strips are written.
+        let row = interrupted([0xff, 0, 0xff]);
+        assert!(row.becomes_new([Some(0), None, Some(0)], read, true));
+        assert!(row.becomes_new([Some(0b0011), None, None], read, true));
+    }
 }

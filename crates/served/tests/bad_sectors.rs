@@ -10,7 +10,7 @@ use destage_engine::units::{DiskId, Duration, PAGE_BYTES, Page};
 use destage_nvslog::sizes::Sizes;
 use destage_nvslog::superblock::DATA_START;
 use destage_served::{
-    Allow, Cause, Command, Device, Media, Op, OpKind, Refusal, Settings, member_bytes,
+    Allow, Cause, Command, Device, Media, Op, OpKind, Refusal, Settings, Volume, member_bytes,
 };
 use std::collections::BTreeMap;
 
@@ -86,7 +86,7 @@ fn replace(served: &mut Served, member: u16) {
     let needs = member_bytes(served.volume.controller().geometry());
     served.devices.0.insert(Device::Member(member), (needs, BTreeMap::new()));
     let now = served.now();
-    served.volume.replace(now, member, [0x55; 16], needs).expect("begun");
+    served.volume.replace(now, member, [0x50 + member as u8; 16], needs).expect("begun");
 }
 
 /// A destage that cannot be computed is tried again every 5 s, and reads the same pages each time;
@@ -208,12 +208,54 @@ fn half_rebuilt(level: Level, disks: u16, member: u16) -> Served {
     let slow = Limits { window_pages: 4, share_permille, ..Limits::default() };
     served.volume.set_rebuild_limits(slow);
     replace(&mut served, member);
-    let done = |volume: &destage_served::Volume| {
+    let done = |volume: &Volume| {
         volume.rebuild_status().iter().any(|rebuild| rebuild.progress.done_pages >= 8)
     };
     served.run_until(u64::MAX, done);
     assert!(done(&served.volume));
     served
+}
+
+/// How far the rebuild of a member is, and its last checkpoint.
+fn rebuilt(volume: &Volume, member: u16) -> Option<(u64, u64)> {
+    let rebuilds = volume.rebuild_status();
+    let rebuild = rebuilds.iter().find(|rebuild| rebuild.member == member)?;
+    Some((rebuild.progress.done_pages, rebuild.checkpoint))
+}
+
+/// It makes no progress for a while: how far it has come is recorded, once.
+#[test]
+fn a_rebuild_that_rests_has_a_checkpoint_after_five_seconds() {
+    let mut served = half_rebuilt(Level::Raid5, 4, 3);
+    served.volume.pause(true);
+    let now = served.now().0;
+    let after = |served: &mut Served, seconds: u64| {
+        served.run_until(now + seconds * SECOND, |_| false);
+        rebuilt(&served.volume, 3).expect("it is being rebuilt")
+    };
+    let (done, checkpoint) = after(&mut served, 4);
+    assert!((8..256).contains(&done) && checkpoint == 0, "{done}, {checkpoint}");
+    assert_eq!(after(&mut served, 6), (done, done));
+    served.seen = Some(Vec::new());
+    assert_eq!(after(&mut served, 60), (done, done));
+    let seen = served.seen.take().expect("seen");
+    assert!(seen.iter().all(|(_, device, _)| *device != Device::Member(3)));
+}
+
+/// Members 1 and 3 have failed, and a page of member 0 cannot be read: what member 1 has again of
+/// its row is needed.
+#[test]
+fn what_is_rebuilt_of_one_member_counts_for_the_rebuild_of_another() {
+    let mut served = half_rebuilt(Level::Raid6, 5, 1);
+    served.volume.give_up_member(3, Cause::Asked);
+    served.run_until(u64::MAX, |volume| !volume.is_changing());
+    served.unreadable = vec![at(DiskId(0), 2)];
+    replace(&mut served, 3);
+    let done = |volume: &Volume, member| rebuilt(volume, member).map(|(done, _)| done);
+    served.run_until(u64::MAX, |volume| done(volume, 3) >= Some(4));
+    let both = [1, 3].map(|member| done(&served.volume, member).expect("not complete yet"));
+    assert!((8..256).contains(&both[0]) && both[1] < 256, "{both:?}");
+    assert_eq!(served.volume.lost_pages(), []);
 }
 
 /// A drive that can neither read a sector nor write it again is no worse than one that cannot read

@@ -7,10 +7,10 @@ use destage_engine::array::geometry::{Geometry, Level};
 use destage_engine::limits::Limits;
 use destage_engine::units::{Duration, Instant, PAGE_BYTES};
 use destage_nvslog::sizes::Sizes;
-use destage_nvslog::superblock::{NOT_JOINED, REBUILDS_MAX, Role};
+use destage_nvslog::superblock::{DATA_START, NOT_JOINED, REBUILDS_MAX, Role};
 use destage_served::{
-    Alarm, Allow, AssembleError, Cause, Command, Device, Media, MirrorRefusal, ReplaceRefusal,
-    ScrubRefusal, Settings, Volume, member_bytes, prepare_spare, read_superblock,
+    Alarm, Allow, AssembleError, Cause, Command, Device, Media, MirrorRefusal, OpKind,
+    ReplaceRefusal, ScrubRefusal, Settings, Volume, member_bytes, prepare_spare, read_superblock,
 };
 use std::collections::BTreeMap;
 
@@ -108,6 +108,55 @@ fn a_spare_that_fails_makes_room_for_another() {
         assert_eq!(served.volume.take_alarms(), [Alarm::MemberRebuilt(2)]);
         assert!(!served.volume.superblock().has_failed(2));
     }
+}
+
+/// The failure of a member is recorded before the superblocks name a device in its place.
+#[test]
+fn a_spare_is_wanted_and_named_when_the_failure_is_recorded() {
+    let mut served = served(1);
+    served.volume.give_up_member(2, Cause::Asked);
+    assert!(served.volume.is_changing());
+    assert_eq!(served.volume.wants_spare(), None);
+    let needs = member_bytes(served.volume.controller().geometry());
+    let mut later = Served::open_as(served.devices.clone(), &Allow::degraded());
+    served.devices.0.insert(Device::Member(2), (needs, BTreeMap::new()));
+    let now = served.now();
+    assert_eq!(served.volume.replace(now, 2, NEW, needs), Ok(()));
+    let failed = served.volume.superblock();
+    assert!(failed.has_failed(2) && failed.rebuilt_onto(2).is_none());
+    served.run_until(u64::MAX, |volume| volume.superblock().rebuilt_onto(2) == Some(NEW));
+    assert_eq!(served.volume.superblock().generation, failed.generation + 1);
+    for device in [0, 1].map(Device::Member) {
+        let said = read_superblock(&mut served.devices, device).expect("a superblock");
+        assert!(said.confirmed && said.superblock.has_failed(2), "{device}");
+        assert_eq!(said.superblock.generation, failed.generation, "{device}");
+    }
+    // Of an array that has stopped, nothing is rebuilt.
+    later.volume.give_up_member(2, Cause::Asked);
+    later.run();
+    assert_eq!(later.volume.wants_spare(), Some(2));
+    later.volume.halt();
+    assert_eq!(later.volume.wants_spare(), None);
+}
+
+/// Pairs of which each has lost a disk.
+#[test]
+fn no_more_than_eight_members_are_rebuilt_at_once() {
+    let (level, strip_pages, group_stripes) = (Level::Raid10, 4, 1);
+    let geometry = Geometry { level, disks: 18, strip_pages, group_stripes, disk_pages: 64 };
+    let mut served = Served::open(Devices::created(geometry, Sizes::for_pages(24, 512), 512, 0));
+    let needs = member_bytes(served.volume.controller().geometry());
+    let failed: Vec<u16> = (0..9).map(|pair| 2 * pair).collect();
+    failed.iter().for_each(|member| served.volume.give_up_member(*member, Cause::Asked));
+    served.run();
+    for member in &failed[..8] {
+        assert_eq!(served.volume.may_replace(*member, needs), Ok(()));
+        let device = [0x70 + *member as u8; 16];
+        assert_eq!(served.volume.replace(LATER, *member, device, needs), Ok(()));
+    }
+    assert_eq!(served.volume.may_replace(16, needs), Err(ReplaceRefusal::TooMany));
+    assert_eq!(served.volume.may_replace(14, needs), Err(ReplaceRefusal::Running));
+    assert_eq!(served.volume.wants_spare(), None);
 }
 
 /// What a device has behind its checkpoint was never its member's.
@@ -259,6 +308,24 @@ fn a_scrub_says_how_much_it_read() {
     assert!(status.whole && status.rows_done == status.rows && status.rows > 0, "{status:?}");
     let disks = u64::from(served.volume.controller().geometry().disks);
     assert_eq!(status.bytes_read, status.rows * disks * PAGE_BYTES);
+}
+
+/// A page that a member could not read is written again, and flushed before the scrub is over.
+#[test]
+fn a_scrub_flushes_what_it_wrote() {
+    let mut served = served(1);
+    served.flush_cache();
+    served.unreadable = vec![(Device::Member(1), DATA_START + 3 * PAGE_BYTES)];
+    served.seen = Some(Vec::new());
+    let status = served.scrub(false);
+    assert_eq!((status.unreadable_rows, status.repaired_rows, status.whole), (1, 1, true));
+    let seen = served.seen.take().expect("seen");
+    let on_members = |device: Device| matches!(device, Device::Member(_));
+    let seen = seen.into_iter().filter(|(_, device, _)| on_members(*device));
+    let written = seen.filter(|(_, _, kind)| !matches!(kind, OpKind::Read { .. }));
+    let flushed = written.map(|(_, device, kind)| (device, matches!(kind, OpKind::Flush)));
+    let expected = [false, true].map(|flush| (Device::Member(1), flush));
+    assert_eq!(flushed.collect::<Vec<_>>(), expected);
 }
 
 /// A spare is of the array, and nothing of it is in use.
