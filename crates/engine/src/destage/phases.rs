@@ -144,8 +144,9 @@ impl Destager {
         let incomplete = around.cache.directory.incomplete_in_flight(group);
         let pages = DestagePages { dirty: mask, incomplete };
         let geometry = around.state.geometry;
-        let (memory, whole) = (&mut self.memory, failed.is_empty() && around.rebuilds.count() == 0);
-        if redo || !whole {
+        let memory = &mut self.memory;
+        if redo {
+            // The disks may have something else. While one is failed, nothing is known of any row.
             let rows = geometry.rows(group, mask);
             rows.for_each(|at| memory.forget(at.page, around.actions));
         }
@@ -200,7 +201,7 @@ impl Destager {
                 safe.doubt = None;
                 let mut writes = core::mem::take(&mut safe.plan.parity);
                 safe.phase = DestagePhase::Parity;
-                if !safe.plan.parity_first || writes.is_empty() {
+                if !safe.plan.parity_first {
                     safe.phase = DestagePhase::Data;
                     writes.append(&mut safe.plan.data);
                 }
@@ -227,8 +228,9 @@ impl Destager {
                 }
             }
             DestagePhase::DataFlush => {
-                let Surroundings { cache, actions, read_cache, state, rebuilds, .. } = around;
-                if self.memory.is_on() && state.faults.failed.is_empty() && rebuilds.count() == 0 {
+                let Surroundings { cache, actions, read_cache, state, .. } = around;
+                // Disks that are being rebuilt count as failed.
+                if self.memory.is_on() && state.faults.failed.is_empty() {
                     let rows = state.geometry.rows(destage.group, &destage.mask);
                     let (geometry, mask) = (&state.geometry, &destage.mask);
                     self.memory.destaged(index, geometry, rows, mask, actions);
@@ -407,3 +409,6 @@ impl Destager {
         self.destages[index as usize].safe.redo
     }
 }
+
+#[cfg(test)]
+mod tests;
