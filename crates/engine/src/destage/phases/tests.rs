@@ -193,6 +193,8 @@ fn a_failed_disk_invalidates_the_plans_of_destages_that_have_written_nothing() {
     let invalid: Vec<bool> = all.destages.iter_mut().map(|d| d.safe.take_invalid()).collect();
     assert_eq!(invalid, [true, true, true, true, true, false, false, false, false, false]);
     assert!(all.destages.iter().all(|destage| !destage.safe.invalid), "the marks are taken");
+    all.invalidate_plan(7);
+    assert!(all.destages[7].safe.take_invalid(), "a write of it failed");
 }
 
 #[test]
