@@ -144,9 +144,8 @@ impl Destager {
         let incomplete = around.cache.directory.incomplete_in_flight(group);
         let pages = DestagePages { dirty: mask, incomplete };
         let geometry = around.state.geometry;
-        let memory = &mut self.memory;
-        if redo {
-            // The disks may have something else. While one is failed, nothing is known of any row.
+        let (memory, whole) = (&mut self.memory, failed.is_empty() && around.rebuilds.count() == 0);
+        if redo || !whole {
             let rows = geometry.rows(group, mask);
             rows.for_each(|at| memory.forget(at.page, around.actions));
         }
@@ -201,7 +200,7 @@ impl Destager {
                 safe.doubt = None;
                 let mut writes = core::mem::take(&mut safe.plan.parity);
                 safe.phase = DestagePhase::Parity;
-                if !safe.plan.parity_first {
+                if !safe.plan.parity_first || writes.is_empty() {
                     safe.phase = DestagePhase::Data;
                     writes.append(&mut safe.plan.data);
                 }
@@ -228,9 +227,8 @@ impl Destager {
                 }
             }
             DestagePhase::DataFlush => {
-                let Surroundings { cache, actions, read_cache, state, .. } = around;
-                // Disks that are being rebuilt count as failed.
-                if self.memory.is_on() && state.faults.failed.is_empty() {
+                let Surroundings { cache, actions, read_cache, state, rebuilds, .. } = around;
+                if self.memory.is_on() && state.faults.failed.is_empty() && rebuilds.count() == 0 {
                     let rows = state.geometry.rows(destage.group, &destage.mask);
                     let (geometry, mask) = (&state.geometry, &destage.mask);
                     self.memory.destaged(index, geometry, rows, mask, actions);

@@ -345,7 +345,7 @@ fn a_destage_of_an_intact_array_leaves_its_rows_in_the_stripe_memory() {
 }
 
 #[test]
-fn a_redo_reads_what_the_stripe_memory_had() {
+fn what_the_stripe_memory_had_is_read_in_a_redo_and_without_a_disk() {
     let mut array = Array::new();
     let geometry = array.state.geometry;
     let mut page = destage(1, 1, Reading, false);
@@ -366,7 +366,12 @@ fn a_redo_reads_what_the_stripe_memory_had() {
     array.with(|around| all.plan_safely(0, true, around));
     assert_eq!(array.actions.remove(0), Action::Forget { row: 1 });
     assert_eq!((array.commands(), array.state.counters.recalled_pages), (vec![(0, 1, 1)], 2));
-    // So it is with rows that were written otherwise, and after a failure.
+    // So it is while a disk is failed, with rows that were written otherwise, and after a failure.
+    remember(&mut all, &mut array);
+    array.state.faults.failed.insert(DiskId(0));
+    array.with(|around| all.plan_safely(0, false, around));
+    assert_eq!(array.actions.remove(0), Action::Forget { row: 1 });
+    assert_eq!(array.commands(), [(1, 1, 1), (2, 1, 1)]);
     remember(&mut all, &mut array);
     all.forget_run(DiskRun { disk: DiskId(0), first: 0, pages: 3 }, &mut array.actions);
     assert_eq!(array.actions, [Action::Forget { row: 1 }]);
