@@ -9,10 +9,10 @@ use destage_engine::destage::{Count, DestageConfig, Issue};
 use destage_engine::dispatch::Order;
 use destage_engine::event::{Action, DiskCommand, Event, Owner};
 use destage_engine::policy::{self, POLICIES};
-use destage_engine::rate::{self, RATES};
+use destage_engine::rate::{self, RATES, Thresholds};
 use destage_engine::request::{Direction, HostError, HostRequest, PageRange, RequestId};
 use destage_engine::sequential::DetectorKind;
-use destage_engine::units::{GroupId, Instant, Page, PageCount};
+use destage_engine::units::{DiskId, GroupId, Instant, Page, PageCount};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -301,6 +301,119 @@ fn what_is_destaged_is_counted() {
     }
 }
 
+#[test]
+fn a_destage_counts_for_its_runs_or_as_one() {
+    let counted = |count, issue| {
+        let mut config = config(4, "lrw", "linear:90/80", 200, 1);
+        (config.destage.count, config.destage.issue) = (count, issue);
+        let mut driver = Driver::new(&config, 1);
+        (0..3).for_each(|id| driver.host(id, Direction::Write, 2 * id, 1));
+        driver.settle();
+        driver.step(Event::Flush);
+        driver.controller.destages_in_flight()
+    };
+    assert_eq!(counted(Count::Runs, Issue::Group), 3);
+    assert_eq!(counted(Count::Runs, Issue::Runs), 1, "one run after the other");
+    assert_eq!(counted(Count::Groups, Issue::Group), 1);
+}
+
+/// Of four pages two are discarded, and one of these is written again. The only page of another
+/// group is discarded too.
+#[test]
+fn what_the_host_has_discarded_is_not_destaged() {
+    let config = config(4, "lrw", "linear:90/80", 200, 1);
+    let mut driver = Driver::new(&config, 1);
+    let other = 5 * config.geometry.pages_per_group();
+    driver.host(0, Direction::Write, 0, 4);
+    driver.host(1, Direction::Write, other, 1);
+    driver.settle();
+    for (id, first, pages) in [(2, 1, 2), (3, other, 8)] {
+        driver.unanswered.insert(id);
+        driver.step(Event::Discard(RequestId(id), PageRange::new(Page(first), pages)));
+    }
+    driver.settle();
+    driver.host(4, Direction::Write, 2, 1);
+    driver.settle();
+    assert_eq!(driver.controller.occupancy(), PageCount(5));
+    driver.step(Event::Flush);
+    driver.settle();
+    let counters = driver.controller.counters();
+    assert_eq!((counters.destages, counters.destaged_pages, counters.destaged_runs), (1, 3, 2));
+    assert_eq!((driver.controller.occupancy(), driver.unanswered.len()), (PageCount(0), 0));
+}
+
+#[test]
+fn another_rate_counts_from_the_next_event_on() {
+    let config = config(4, "lrw", "linear:50/20", 200, 1);
+    let mut driver = Driver::new(&config, 1);
+    driver.host(0, Direction::Write, 0, 1);
+    driver.settle();
+    let thresholds = |driver: &Driver| {
+        let Thresholds { high, low } = driver.controller.thresholds();
+        (high, low)
+    };
+    assert_eq!((thresholds(&driver), driver.controller.destages_in_flight()), ((5000, 2000), 0));
+    let (policy, rate) = (policy::choose("lrw").unwrap(), rate::choose("quick").unwrap());
+    driver.controller.change(&policy, &rate).expect("in range");
+    driver.step(Event::Tick);
+    assert_eq!((thresholds(&driver), driver.controller.destages_in_flight()), ((9000, 8000), 1));
+}
+
+/// The NVS was full: from then on destages continue below 80 of its 100 pages.
+#[test]
+fn an_adaptive_rate_hears_of_the_occupancy() {
+    let config = config(0, "lrw", "adaptive", 100, 1);
+    let mut driver = Driver::new(&config, 1);
+    for page in 0..100 {
+        write(&mut driver, page, page);
+    }
+    assert_eq!(driver.controller.occupancy(), PageCount(100));
+    driver.settle();
+    let left = driver.controller.occupancy().0;
+    assert!((65..75).contains(&left), "{left}");
+}
+
+/// All reads of its plan are done or failed: it is planned again.
+#[test]
+fn a_disk_that_fails_while_a_destage_reads_is_left_out_of_it() {
+    let config = config(4, "lrw", "linear:90/80", 200, 1);
+    let mut driver = Driver::new(&config, 1);
+    driver.host(0, Direction::Write, 3, 1);
+    driver.settle();
+    driver.step(Event::Flush);
+    let failed = driver.disks[0].disk;
+    driver.step(Event::DiskFailed(failed));
+    for command in std::mem::take(&mut driver.disks) {
+        driver.step(match command.disk == failed {
+            true => Event::DiskError(command),
+            false => Event::DiskDone(command.disk, command.owner),
+        });
+    }
+    let reads = |command: &DiskCommand| !command.write && command.disk != failed;
+    assert!(!driver.disks.is_empty() && driver.disks.iter().all(reads), "{:?}", driver.disks);
+    driver.settle();
+    assert_eq!(driver.controller.occupancy(), PageCount(0));
+}
+
+/// Of six disks one has failed: a page of it needs the four others of its row, and else two.
+#[test]
+fn expensive_destages_of_a_degraded_array_are_deferred_once() {
+    let mut config = config(4, "lrw", "linear:90/80", 200, 1);
+    (config.geometry.disks, config.destage.defer) = (6, true);
+    let mut driver = Driver::new(&config, 1);
+    driver.step(Event::DiskFailed(DiskId(0)));
+    let per_group = config.geometry.pages_per_group();
+    for (id, group) in [(0, 0), (1, 3)] {
+        let on_failed = |page: &u64| config.geometry.place(Page(*page)).disk == DiskId(0);
+        let page = (group * per_group..).find(on_failed).expect("a page of the disk");
+        assert_eq!(write(&mut driver, id, page), 0);
+    }
+    assert_eq!(driver.controller.deferrals(), 0);
+    driver.step(Event::Flush);
+    driver.settle();
+    assert_eq!((driver.controller.deferrals(), driver.controller.occupancy()), (2, PageCount(0)));
+}
+
 /// Two pages of a strip with one between them: the other page or parity of each row is read.
 #[test]
 fn reads_of_a_destage_are_joined_over_a_small_gap() {
@@ -414,17 +527,20 @@ fn after_far_reads(rate: &str, nvs_pages: u64, queue_depth: u32) -> Driver {
     driver
 }
 
+/// Writes a page; the destages that are then in flight.
+fn write(driver: &mut Driver, id: u64, page: u64) -> u32 {
+    driver.host(id, Direction::Write, page, 1);
+    while let Some((id, _)) = driver.appends.pop_front() {
+        driver.step(Event::NvsDone(id));
+    }
+    driver.controller.destages_in_flight()
+}
+
 /// Destages of a page each that are in flight when an NVS of `nvs_pages` holds all but two of them,
 /// and when it is full and a write waits. 128 may be.
 fn in_flight(nvs_pages: u64, rate: &str) -> [u32; 2] {
     let mut driver = after_far_reads(rate, nvs_pages, 128);
-    let write = |driver: &mut Driver, id| {
-        driver.host(id, Direction::Write, far(id), 1);
-        while let Some((id, _)) = driver.appends.pop_front() {
-            driver.step(Event::NvsDone(id));
-        }
-        driver.controller.destages_in_flight()
-    };
+    let write = |driver: &mut Driver, id| write(driver, id, far(id));
     let nearly_full = (1..nvs_pages - 1).map(|id| write(&mut driver, 1_000 + id)).max();
     let waits = (0..3).map(|id| write(&mut driver, 1_000 + nvs_pages + id)).max();
     [nearly_full, waits].map(|most| most.expect("there were writes"))
@@ -438,8 +554,47 @@ fn destages_in_flight_hold_a_part_of_the_nvs() {
     assert_eq!(in_flight(1000, "linear:90/80"), [128, 128]);
 }
 
+/// The destages in flight grow faster than the rate allows from half of the full depth on.
+#[test]
+fn destages_have_more_to_choose_from_the_more_urgent_they_are() {
+    let mut driver = after_far_reads("linear:90/50", 1000, 128);
+    let depths: Vec<u32> = (1_001..=1_800).map(|id| write(&mut driver, id, far(id))).collect();
+    let at = [500, 501, 660, 700, 725, 750, 800].map(|occupancy| depths[occupancy - 1]);
+    assert_eq!(at, [0, 1, 52, 64, 86, 104, 128]);
+}
+
+/// At which occupancy destages begin, of an NVS of 2,000 pages that hosts have written again and
+/// again while its disk was in use. The low threshold is at 1,600.
+fn begins(policy: &str) -> Option<u64> {
+    let mut config = config(0, policy, "linear:90/80", 2000, 1);
+    config.geometry.disk_pages = 1 << 20;
+    (config.window, config.destage.queue_depth) = (4, 128);
+    let mut driver = Driver::new(&config, 1);
+    driver.host(0, Direction::Read, far(0), 1);
+    driver.now += 60_000_000_000;
+    let most = (1..=1_600).map(|id| write(&mut driver, id, far(id))).max();
+    let again = (2_000..4_000).map(|id| write(&mut driver, id, far(1))).max();
+    assert_eq!((most, again), (Some(0), Some(0)));
+    (1_601..1_801).find(|id| write(&mut driver, *id, far(*id)) > 0)
+}
+
+#[test]
+fn an_nvs_whose_pages_hosts_write_again_is_held_fuller() {
+    assert_eq!(begins("ebb:near=0,keep=off"), Some(1_601));
+    assert_eq!(begins("ebb:near=0,keep=on"), Some(1_713));
+}
+
+/// Whether a disk's next command is a read when this many come during a burst. Its window is four.
+fn reads_end_a_burst(driver: &mut Driver, reads: u64) -> bool {
+    (3_000..3_000 + reads).for_each(|id| driver.host(id, Direction::Read, far(id), 1));
+    assert_eq!(driver.disks.len(), 4, "a burst");
+    let done = driver.disks.remove(0);
+    driver.step(Event::DiskDone(done.disk, done.owner));
+    matches!(driver.disks.last().expect("a command").owner, Owner::HostRead(_))
+}
+
 /// Fills an NVS, lets its destages begin, because of a flush or because a write waits, and returns
-/// whether a disk's next command is a read when six wait. Its window is four.
+/// whether a disk's next command is a read when six wait.
 fn six_reads_end_a_burst(write_waits: bool) -> bool {
     let mut driver = after_far_reads("single:100", 64, 64);
     for id in 1_000..1_064 {
@@ -451,19 +606,26 @@ fn six_reads_end_a_burst(write_waits: bool) -> bool {
         true => driver.host(2_000, Direction::Write, far(2_000), 1),
         false => driver.step(Event::Flush),
     }
-    assert_eq!(driver.disks.len(), 4, "a burst");
-    for id in 3_000..3_006 {
-        driver.host(id, Direction::Read, far(id), 1);
-    }
-    let done = driver.disks.remove(0);
-    driver.step(Event::DiskDone(done.disk, done.owner));
-    matches!(driver.disks.last().expect("a command").owner, Owner::HostRead(_))
+    reads_end_a_burst(&mut driver, 6)
 }
 
 #[test]
 fn more_reads_wait_for_a_burst_while_a_write_waits_than_in_a_flush() {
     assert!(six_reads_end_a_burst(false));
     assert!(!six_reads_end_a_burst(true));
+}
+
+/// Half of what is above the high threshold is taken: half again as many reads wait as at it.
+#[test]
+fn more_reads_wait_for_a_burst_the_fuller_the_nvs_is() {
+    let ends = |reads| {
+        let mut driver = after_far_reads("linear:50/20", 64, 64);
+        for id in 1_001..=1_048 {
+            write(&mut driver, id, far(id));
+        }
+        reads_end_a_burst(&mut driver, reads)
+    };
+    assert_eq!([6, 7].map(ends), [false, true]);
 }
 
 #[test]

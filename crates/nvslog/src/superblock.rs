@@ -568,13 +568,20 @@ mod tests {
     fn a_device_has_room_for_all_that_its_superblock_describes() {
         let said = superblock();
         assert_eq!(said.ring_bytes(), 393_216);
-        let of = |role| Superblock { role, ..said }.device_bytes();
-        assert_eq!(of(Role::Nvs(0)), 1_048_576 + 393_216 + 3_276_800);
-        assert_eq!([Role::Member(3), Role::Spare].map(of), [1_048_576 + 13_107_200; 2]);
+        let member = 1_048_576 + 13_107_200;
+        for (role, bytes) in [
+            (Role::Nvs(0), 1_048_576 + 393_216 + 3_276_800),
+            (Role::Member(3), member),
+            (Role::Spare, member),
+        ] {
+            assert_eq!(Superblock { role, ..superblock() }.device_bytes(), bytes, "{role:?}");
+        }
         let device = Some([7; 16]);
-        let sets = [[None, None], [None, device], [device, None], [device, device]];
-        let counts = sets.map(|nvs| Superblock { nvs, ..said }.nvs_devices());
-        assert_eq!(counts, [0, 1, 1, 2]);
+        for (nvs, count) in
+            [([None, None], 0), ([None, device], 1), ([device, None], 1), ([device, device], 2)]
+        {
+            assert_eq!(Superblock { nvs, ..superblock() }.nvs_devices(), count);
+        }
     }
 
     #[test]

@@ -525,7 +525,11 @@ fn sums(page: &[u8]) -> [u32; PAGE / 512] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::PageMemory;
     use destage_engine::array::geometry::Level;
+    use destage_engine::controller::Config;
+    use destage_engine::units::PageCount;
+    use destage_engine::{policy, rate, served};
 
     #[test]
     fn a_destage_that_cannot_be_computed_is_reported_once_and_tried_again() {
@@ -552,6 +556,99 @@ mod tests {
     }
 
     #[test]
+    fn a_destage_of_the_last_run_is_redone_until_it_is_released() {
+        let (level, strip_pages, group_stripes) = (Level::Raid5, 4, 1);
+        let geometry = Geometry { level, disks: 3, strip_pages, group_stripes, disk_pages: 40 };
+        let (group, pages) = (GroupId(3), pages_of_group(&geometry, GroupId(3)));
+        let mut destages = Destages::default();
+        destages.adopt(group, 9);
+        destages.begin(0, (group, pages), vec![1], 9, Some(BTreeMap::new()));
+        destages.begin(1, (GroupId(4), pages_of_group(&geometry, GroupId(4))), vec![1], 12, None);
+        destages.release(1, &geometry, Instant(5));
+        assert_eq!(destages.redoing(), 1, "the other one is new");
+        let released = destages.release(0, &geometry, Instant(6));
+        assert_eq!((destages.redoing(), released.through, released.was_kept), (0, 9, false));
+        assert_eq!(destages.retry_at(), None, "nothing waits for it");
+    }
+
+    /// The parities of the first row of an array of level 5 or 6, whose data are pages of 1, 2, 3,
+    /// and parity one of 80: it does not fit. Some of the pages become 8, 9, 10.
+    fn new_parities(
+        level: Level,
+        mask: u64,
+        method: SafeMethod,
+        recalls: bool,
+    ) -> [Option<Vec<u8>>; 2] {
+        let (disks, disk_pages) = (3 + level.parities(), 40);
+        let geometry = Geometry { level, disks, strip_pages: 1, group_stripes: 1, disk_pages };
+        let config = Config {
+            geometry,
+            nvs_pages: PageCount(16),
+            policy: policy::choose("lrw").expect("of the table"),
+            rate: rate::choose("linear").expect("of the table"),
+            destage: served::destage(8),
+            detector: served::DETECTOR,
+            sequential_threshold: served::SEQUENTIAL_THRESHOLD,
+            window: 8,
+            order: served::ORDER,
+        };
+        let controller = Controller::new(&config).expect("an array");
+        let mut pages = DirtyPages::new(PageMemory::default());
+        for page in (0..3).filter(|page| is_set(&[mask], *page)) {
+            pages.put(page, page + 1, &[8 + page as u8; PAGE], ALL_SECTORS);
+            pages.freeze(page);
+        }
+        let mut destages = Destages::default();
+        let group = (GroupId(0), pages_of_group(&geometry, GroupId(0)));
+        destages.begin(0, group, vec![mask], 3, None);
+        let at = geometry.row_at(GroupId(0), 0);
+        let data = (0..3).map(|strip| geometry.data_disk(at.stripe, strip));
+        let parity = geometry.parity_disks(at.stripe);
+        for (disk, fill) in data.zip([1, 2, 3]).chain(parity.zip([80; 2])) {
+            destages.pieces(0).add(disk, 0, OpId(1), Buffer::copy_of(&[fill; PAGE]));
+        }
+        destages.get(0).recalls = recalls;
+        let (careless, skips_sums, zeroes_others) = (false, false, false);
+        let (controller, pages) = (&controller, &pages);
+        let array = Computing { controller, geometry, pages, careless, skips_sums, zeroes_others };
+        let new = destages.get(0).new_row(&array, &at, method, false).expect("all was read");
+        assert!(new.completed.is_empty());
+        [new.p, new.q]
+    }
+
+    /// Old parity counts only where the plan has it read: elsewhere a row that does not fit is
+    /// consistent afterwards.
+    #[test]
+    fn parity_is_computed_from_the_data_of_the_row_unless_it_is_modified() {
+        let p_of = |mask, method, recalls| {
+            let [p, q] = new_parities(Level::Raid5, mask, method, recalls);
+            assert_eq!(q, None);
+            let p = p.expect("computed");
+            assert!(p == [p[0]; PAGE]);
+            p[0]
+        };
+        let modified = 80 ^ 1 ^ 8;
+        for recalls in [false, true] {
+            assert_eq!(p_of(1, SafeMethod::ReadModifyWrite, recalls), modified);
+            assert_eq!(p_of(1, SafeMethod::Decode, recalls), 8 ^ 2 ^ 3);
+            assert_eq!(p_of(7, SafeMethod::FullStripe, recalls), 8 ^ 9 ^ 10);
+        }
+        assert_eq!(p_of(1, SafeMethod::ReconstructWrite, false), 8 ^ 2 ^ 3);
+        // With pages of the stripe memory the plan may have modified it.
+        assert_eq!(p_of(1, SafeMethod::ReconstructWrite, true), modified);
+        let [p, q] = new_parities(Level::Raid6, 7, SafeMethod::FullStripe, false);
+        assert_eq!(p, Some(vec![8 ^ 9 ^ 10; PAGE]));
+        assert_eq!(q, parities(&[&[8; PAGE], &[9; PAGE], &[10; PAGE]], true).1);
+    }
+
+    #[test]
+    fn each_sector_of_a_page_has_its_checksum() {
+        let bytes: Vec<u8> = (0..PAGE).map(|at| (at / 100) as u8).collect();
+        let each: Vec<u32> = bytes.chunks(512).map(crc32c).collect();
+        assert_eq!(sums(&bytes).to_vec(), each);
+    }
+
+    #[test]
     fn what_could_not_be_computed_waits_before_it_is_tried_again() {
         let mut destages = Destages::default();
         let at = Instant(5) + RETRY_AFTER;
@@ -569,5 +666,9 @@ mod tests {
         [5, 2].into_iter().for_each(|index| destages.hold_intent(index));
         assert_eq!(destages.take_held_intents(), [5, 2]);
         assert!(destages.take_held_intents().is_empty());
+        let flushed = [(7, true), (3, false)].map(|(index, ok)| Flushed { index, ok });
+        flushed.into_iter().for_each(|flushed| destages.hold_flushed(flushed));
+        assert_eq!(destages.take_held_flushes(), flushed);
+        assert!(destages.take_held_flushes().is_empty());
     }
 }

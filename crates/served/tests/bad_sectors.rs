@@ -160,6 +160,30 @@ fn a_row_is_modified_in_place_where_its_clean_pages_cannot_be_read() {
     }
 }
 
+/// Some sectors of a page are written. The others are read from its disk or the mirror of that, or
+/// come of the row.
+#[test]
+fn a_page_that_the_nvs_has_in_part_is_completed_from_what_is_left() {
+    let all = [(Level::Raid0, 3), (Level::Raid10, 4), (Level::Raid5, 4), (Level::Raid6, 5)];
+    let mirror_or_row = [(Level::Raid10, 4, 0), (Level::Raid5, 4, 0), (Level::Raid6, 5, 1)];
+    let intact = all.map(|(level, disks)| (level, disks, None)).into_iter();
+    let degraded = mirror_or_row.map(|(level, disks, failed)| (level, disks, Some(failed)));
+    for (level, disks, failed) in intact.chain(degraded) {
+        let mut served = filled(level, disks, 1);
+        if let Some(member) = failed {
+            assert_eq!(place(&served, 0).0, Device::Member(member));
+            served.volume.give_up_member(member, Cause::Asked);
+            served.run();
+        }
+        served.write(0, 3, 2);
+        flush(&mut served, SECOND);
+        let kept = served.volume.status().kept_pages;
+        assert_eq!((kept, served.volume.drained()), (0, true), "{level:?} without {failed:?}");
+        let page = read(&mut served, 0, 1);
+        assert_eq!(page, Ok(vec![2, 2, 2, 1, 1, 1, 1, 1]), "{level:?} without {failed:?}");
+    }
+}
+
 /// Pages that the disks do not have and the NVS has, in a read of others.
 #[test]
 fn what_only_the_nvs_has_does_not_fail_a_read_of_more() {
@@ -256,6 +280,20 @@ fn what_is_rebuilt_of_one_member_counts_for_the_rebuild_of_another() {
     let both = [1, 3].map(|member| done(&served.volume, member).expect("not complete yet"));
     assert!((8..256).contains(&both[0]) && both[1] < 256, "{both:?}");
     assert_eq!(served.volume.lost_pages(), []);
+}
+
+/// Of the first row the spare has the parity: it is written, and flushed like any other member.
+#[test]
+fn a_destage_of_rebuilt_rows_is_done_while_the_rebuild_continues() {
+    let mut served = half_rebuilt(Level::Raid5, 4, 3);
+    assert_eq!(first_row(&served).1, [DiskId(3)]);
+    let now = served.now();
+    let command = Command::Write { offset: 0, fua: false };
+    served.volume.submit(now, 7, command, &[2; PAGE]);
+    served.volume.flush_cache(now);
+    served.run_until(now.0 + SECOND / 16, |_| false);
+    assert!(served.volume.drained(), "it is on the disks");
+    assert_eq!(served.volume.rebuild_status().len(), 1, "the rebuild continues");
 }
 
 /// A drive that can neither read a sector nor write it again is no worse than one that cannot read

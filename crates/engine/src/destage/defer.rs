@@ -1,6 +1,7 @@
 //! Destages that are expensive while a disk is failed are deferred once (VDF for writes): pages
 //! written to the group in the meantime make them cheaper, and the cheap ones come first.
 
+use crate::array::disks::DiskSet;
 use crate::array::geometry::Geometry;
 use crate::array::safe::{DestagePages, SafePlan};
 use crate::faults::Faults;
@@ -63,19 +64,14 @@ impl Deferral {
         faults: &Faults,
     ) -> bool {
         let failed = faults.at(geometry.first_row(group));
-        let mut requests = |failed| {
+        let mut reads = |failed| {
             let pages = DestagePages::complete(mask);
             geometry.plan_safely(group, pages, failed, false, &mut self.plan);
-            let SafePlan { reads, parity, data, .. } = &self.plan;
-            let pages = |runs: &[crate::array::plan::DiskRun]| {
-                runs.iter().map(|run| u64::from(run.pages)).sum::<u64>()
-            };
-            (pages(reads), pages(parity) + pages(data))
+            self.plan.reads.iter().map(|run| u64::from(run.pages)).sum::<u64>()
         };
-        let degraded = requests(&failed);
-        let healthy = requests(&crate::array::disks::DiskSet::default());
-        // As many requests with more reads among them: a row is computed from all its disks.
-        degraded.0 > healthy.0
+        // A page of a failed disk is computed from all the others of its row.
+        let (degraded, healthy) = (reads(&failed), reads(&DiskSet::default()));
+        degraded > healthy
     }
 }
 

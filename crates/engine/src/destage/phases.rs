@@ -407,3 +407,6 @@ impl Destager {
         self.destages[index as usize].safe.redo
     }
 }
+
+#[cfg(test)]
+mod tests;
