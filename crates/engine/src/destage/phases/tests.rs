@@ -126,9 +126,8 @@ fn said(destage: Destage) -> [bool; 5] {
 
 #[test]
 fn rows_are_unsettled_from_the_first_write_on_and_while_they_are_redone() {
-    let unsettled = |redo| {
-        PHASES.map(|phase| destager(vec![destage(7, 1, phase, redo)]).unsettled(GroupId(7)))
-    };
+    let unsettled =
+        |redo| PHASES.map(|phase| destager(vec![destage(7, 1, phase, redo)]).unsettled(GroupId(7)));
     assert_eq!(unsettled(false), [false, false, false, false, false, true, true, true, true]);
     assert_eq!(unsettled(true), [true; 9]);
 }
