@@ -86,3 +86,28 @@ fn a_write_is_answered_when_a_mirror_fails_before_it_has_its_commit() {
     assert_eq!(served.answer(), Some(Ok(Vec::new())));
     assert_eq!(served.volume.status().nvs_devices, [0]);
 }
+
+/// Members 0 and 1 are gone: the next start finds the array as it was then, whatever else fails.
+#[test]
+fn an_array_that_has_stopped_writes_nothing_more() {
+    for next in [Device::Member(2), Device::Nvs(0), Device::Nvs(1)] {
+        let mut served = filled(Level::Raid10, 4, 2);
+        give_up(&mut served, Device::Member(0));
+        served.run_until(u64::MAX, |volume| !volume.is_changing());
+        let before = served.volume.superblock();
+        let now = served.now();
+        let write = Command::Write { offset: 0, fua: false };
+        served.volume.submit(now, 9, write, &[3; 8 * SECTOR]);
+        give_up(&mut served, Device::Member(1));
+        assert!(served.volume.status().stopped);
+        let mut ops = Vec::new();
+        served.volume.take_ops(&mut ops);
+        ops.clear();
+        give_up(&mut served, next);
+        served.volume.turn(now);
+        served.volume.take_ops(&mut ops);
+        assert_eq!(ops.len(), 0, "{next}");
+        assert_eq!(served.volume.deadline(), None);
+        assert_eq!(served.volume.superblock(), before);
+    }
+}

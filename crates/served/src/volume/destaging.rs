@@ -160,16 +160,8 @@ impl Volume {
         self.flushes.how(member)
     }
 
-    /// Whether members are flushed: an array that has stopped keeps what its NVS holds.
-    pub(super) fn flushes_members(&self) -> bool {
-        !self.devices.stopped() || self.log.lost()
-    }
-
     /// Begins the flushes of members that are due.
     pub(super) fn flush_members(&mut self) {
-        if !self.flushes_members() {
-            return;
-        }
         for member in 0..self.controller().geometry().disks {
             if !self.flushes.begin(member, self.ops.now()) {
                 continue;

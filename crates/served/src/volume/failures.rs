@@ -73,7 +73,7 @@ impl Volume {
     pub(super) fn fail_stalled(&mut self) {
         let limit = self.settings.stall_limit;
         self.ops.look_for_stalls(limit);
-        while self.flushes_members()
+        while !self.is_still()
             && let Some(device) = self.ops.stalled(limit)
         {
             match device {
@@ -83,10 +83,13 @@ impl Volume {
         }
     }
 
-    /// Fails a member: an operator asked for it, or the driver noticed something.
+    /// Fails a member: an operator asked for it, or the driver noticed something. An array that
+    /// has stopped records nothing more.
     pub fn give_up_member(&mut self, member: u16, cause: Cause) {
-        self.fail_member(member, None, cause);
-        self.after();
+        if !self.is_still() {
+            self.fail_member(member, None, cause);
+            self.after();
+        }
     }
 
     /// A member is no longer used. `purpose`: of the operation that failed.
@@ -150,11 +153,14 @@ impl Volume {
         self.requests.refuse_all(Refusal::Stopped);
     }
 
-    /// Fails an NVS device: an operator asked for it, or the driver noticed something.
+    /// Fails an NVS device: an operator asked for it, or the driver noticed something. An array
+    /// that has stopped records nothing more.
     pub fn give_up_nvs(&mut self, now: Instant, copy: u16, cause: Cause) {
         self.ops.set_now(now);
-        self.fail_nvs(copy, None, cause);
-        self.after();
+        if !self.is_still() {
+            self.fail_nvs(copy, None, cause);
+            self.after();
+        }
     }
 
     /// An NVS device is no longer used. `purpose`: of the operation that failed.

@@ -87,8 +87,7 @@ impl Volume {
     /// An operation is done. A read returns its bytes.
     pub fn done(&mut self, now: Instant, id: OpId, result: Result<Option<Buffer>, IoError>) {
         self.ops.set_now(now);
-        if self.devices.stopped() && !self.log.lost() {
-            // Nothing continues: what the NVS holds is kept as it is.
+        if self.is_still() {
             return;
         }
         let Some(finished) = self.ops.finish(id) else { return };
@@ -130,10 +129,19 @@ impl Volume {
         self.after();
     }
 
+    /// Whether the array has stopped and nothing continues: what its NVS holds is kept as it is, and
+    /// no device that is given up is recorded. Without NVS the members still get what is dirty.
+    fn is_still(&self) -> bool {
+        self.devices.stopped() && !self.log.lost()
+    }
+
     /// After a batch of requests and completions: the log writes what has gathered, operations
     /// that take too long are given up, and what waited for its time continues.
     pub fn turn(&mut self, now: Instant) {
         self.ops.set_now(now);
+        if self.is_still() {
+            return;
+        }
         self.fail_stalled();
         for command in self.ops.retry_due() {
             self.step(Event::DiskTriesAgain(command.disk));
@@ -149,12 +157,14 @@ impl Volume {
     /// When [`Volume::turn`] has to be called without a further event.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
+        if self.is_still() {
+            return None;
+        }
         let stall = self.ops.stall_deadline(self.settings.stall_limit);
-        let stall = stall.filter(|_| self.flushes_members());
         let rebuild = self.rebuild_deadline();
         let retry = self.ops.retry_deadline();
         let uncomputable = self.destages.retry_at().filter(|_| !self.controller().is_paused());
-        let flush = self.flushes.deadline().filter(|_| self.flushes_members());
+        let flush = self.flushes.deadline();
         let all = [self.log.deadline(), stall, rebuild, retry, uncomputable, flush];
         all.into_iter().flatten().min()
     }
