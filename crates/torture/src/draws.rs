@@ -29,6 +29,7 @@ pub(super) struct Draws {
     pub(super) regrets: Seeded,
     pub(super) cuts: Seeded,
     pub(super) latent: Seeded,
+    pub(super) stops: Seeded,
 }
 
 impl Draws {
@@ -59,6 +60,7 @@ impl Draws {
             regrets: Seeded::new(seed, "torture-regrets"),
             cuts: Seeded::new(seed, "torture-cuts"),
             latent: Seeded::new(seed, "torture-latent"),
+            stops: Seeded::new(seed, "torture-stops"),
         }
     }
 }

@@ -5,7 +5,10 @@ use super::run::Run;
 use super::starve::{self, Kind as Slow, SUPERBLOCKS, Starved};
 use destage_engine::array::disks::DiskSet;
 use destage_engine::units::{DiskId, PAGE_BYTES};
-use destage_served::{Cause, Device};
+use destage_served::{Cause, Device, OpKind};
+
+/// Turns of an array that has stopped, in which it is looked at.
+const TURNS_STOPPED: u32 = 12;
 
 impl Run {
     /// A device fails, or a medium.
@@ -91,6 +94,39 @@ impl Run {
             }
         }
         failing
+    }
+
+    /// An array that has stopped writes nothing more, whatever is done or given up then: the next
+    /// start finds it as it was. If its NVS is lost, its members still get what is dirty.
+    ///
+    /// # Errors
+    /// It writes.
+    pub(super) fn check_still(&mut self) -> Result<(), String> {
+        for _ in 0..TURNS_STOPPED {
+            if !self.stopped || self.nvs_lost() || self.world.crashed {
+                return Ok(());
+            }
+            let done = self.world.finish_one();
+            let (now, drawn) = (self.now, self.draws.stops.below(8));
+            let member = self.draws.stops.below(u64::from(self.case.geometry.disks)) as u16;
+            let volume = self.volume_mut();
+            if let Some((id, result)) = done {
+                volume.done(now, id, result);
+            }
+            match drawn {
+                0 => volume.give_up_member(member, Cause::Asked),
+                1 => volume.give_up_nvs(now, member % 2, Cause::Asked),
+                _ => {}
+            }
+            volume.turn(now);
+            let mut ops = Vec::new();
+            volume.take_ops(&mut ops);
+            if let Some(op) = ops.iter().find(|op| matches!(op.kind, OpKind::Write { .. })) {
+                return Err(format!("an array that has stopped writes to {}", op.device));
+            }
+            self.world.take(&mut ops);
+        }
+        Ok(())
     }
 
     /// Members that were gone may be back; if the array knew that they had failed, it must not

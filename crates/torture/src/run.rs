@@ -286,6 +286,7 @@ impl Run {
             self.step()?;
             if self.world.crashed || self.stopped {
                 // An array that has stopped is switched off.
+                self.check_still()?;
                 return Ok(End::Crash);
             }
         }
@@ -577,6 +578,7 @@ impl Run {
             }
             if self.stopped {
                 // Nothing continues: it is switched off.
+                self.check_still()?;
                 return Ok(End::Crash);
             }
             rests = rests.saturating_sub(1).max(self.pause_of_host());
