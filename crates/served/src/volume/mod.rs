@@ -129,8 +129,9 @@ impl Volume {
         self.after();
     }
 
-    /// Whether the array has stopped and nothing continues: what its NVS holds is kept as it is, and
-    /// no device that is given up is recorded. Without NVS the members still get what is dirty.
+    /// Whether the array has stopped and nothing continues: what its NVS holds is kept as it is,
+    /// and no device that is given up is recorded. Without NVS the members still get what is
+    /// dirty.
     fn is_still(&self) -> bool {
         self.devices.stopped() && !self.log.lost()
     }

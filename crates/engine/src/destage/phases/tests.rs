@@ -1,3 +1,5 @@
+//! Tests of what a destage does next, of the stripe memory and of kept destages, without an array.
+
 use super::DestagePhase::{
     Data, DataFlush, Held, Intending, Kept, Locked, Parity, ParityFlush, Reading,
 };
