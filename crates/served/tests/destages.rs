@@ -213,6 +213,22 @@ fn a_flush_waits_for_what_a_lost_nvs_had_whatever_cannot_be_destaged_of_later_wr
     assert_eq!(served.answer(), Some(Ok(Vec::new())));
 }
 
+/// Page 7 was dirty when the NVS was lost, and cannot be destaged: its old bytes cannot be read, and
+/// member 0 is missing.
+#[test]
+fn a_flush_is_refused_if_what_a_lost_nvs_had_cannot_be_destaged() {
+    let mut served = Served::open(array(Level::Raid5, 3, 1, 1));
+    served.volume.give_up_member(0, Cause::Asked);
+    served.run();
+    served.unreadable = vec![(Device::Member(1), DATA_START + 3 * PAGE_BYTES)];
+    write_page(&mut served, 7, 1);
+    let now = served.now();
+    served.volume.give_up_nvs(now, 0, Cause::Asked);
+    served.run_until(now.0 + SECOND, |_| false);
+    assert_eq!(served.volume.status().kept_pages, 1);
+    assert_eq!(asked(&mut served, Command::Flush, &[]), Some(Err(Refusal::Unreadable)));
+}
+
 #[test]
 fn what_the_driver_says_of_members_counts() {
     let mut served = Served::open(array(Level::Raid5, 3, 1, 1));
