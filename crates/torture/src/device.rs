@@ -2,7 +2,7 @@
 //! which sectors of that a power failure leaves.
 
 use destage_nvslog::superblock::DATA_START;
-use destage_served::{IoError, Op, OpKind};
+use destage_served::{Buffer, IoError, Op, OpKind};
 use destage_workload::random::Seeded;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -436,6 +436,23 @@ impl Device {
             self.keep(sector, &bytes);
         }
         self.hangs = false;
+    }
+
+    /// What memory has of a copy that ended early, within this many bytes.
+    pub fn copied_in_part(
+        &mut self,
+        offset: u64,
+        new: &[u8],
+        most: u64,
+        rng: &mut Seeded,
+    ) -> Buffer {
+        let mut bytes = Buffer::copy_of(new);
+        let mut before = vec![0; new.len()];
+        if self.read(offset, &mut before).is_ok() {
+            let end = rng.below(most + 1) as usize;
+            bytes[end..].copy_from_slice(&before[end..]);
+        }
+        bytes
     }
 
     /// A sector cannot be read from now on.

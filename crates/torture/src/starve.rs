@@ -14,6 +14,8 @@ pub(super) const SUPERBLOCKS: [u64; 2] = [0, 12_288];
 
 /// First bytes of the two copies of the anchor.
 pub(super) const ANCHORS: [u64; 2] = [4096, 8192];
+/// Bytes of an anchor that say something.
+pub(super) const ANCHOR_BYTES: u64 = 48;
 
 /// First bytes of the two copies of a member record.
 pub(super) const RECORDS: [u64; 2] = [16_384, 20_480];

@@ -6,7 +6,7 @@ use super::deceits::last_confirmed;
 use super::device::{Device as Disk, SECTOR};
 use super::mishaps::ANCHORS;
 use super::run::{End, Run};
-use super::starve::{Kind as Slow, SUPERBLOCKS, Starved};
+use super::starve::{ANCHOR_BYTES, Kind as Slow, SUPERBLOCKS, Starved};
 use crate::Survivors;
 use destage_engine::array::disks::DiskSet;
 use destage_engine::units::DiskId;
@@ -20,9 +20,6 @@ use std::collections::BTreeSet;
 /// of them.
 const POWER_FAILURES: u64 = 4;
 const FAILURES_OF_MARKS: u64 = 4;
-
-/// Bytes of an anchor that say something.
-const ANCHOR_BYTES: u64 = 48;
 
 /// Blocks of a ring.
 const RING_BLOCKS: u64 = 64;
@@ -60,6 +57,9 @@ enum Fault {
     /// The power fails as a start has written ring or slots, which need not be durable. This NVS
     /// device of two is missing at the next.
     Interrupted(u16),
+    /// The power fails as a start has written ring or slots without one of two NVS devices, this one
+    /// first, and then as the next start has without the other. Then both are back.
+    ByTurns(u16),
     /// A bit of this copy of this device's superblock rots.
     Superblock(Device, u64),
     /// These members are away, as many as the level tolerates.
@@ -112,6 +112,7 @@ impl Run {
             self.suppose(Fault::Unreadable(which))?;
             self.suppose(Fault::Interrupted(0))?;
             self.suppose(Fault::Interrupted(1))?;
+            self.suppose(Fault::ByTurns(which))?;
         }
         let one = self.world.nvs.len() == 1 && !self.world.nvs_is_memory;
         let has_lost = |disk: &Disk| !disk.was_full && last_confirmed(disk).is_some();
@@ -355,6 +356,7 @@ impl Run {
                 }
             }
             Fault::Interrupted(copy) => self.survive_interrupted(copy)?,
+            Fault::ByTurns(first) => self.survive_by_turns(first)?,
             Fault::Away(ref members) => self.survive_away(members)?,
             Fault::Superblock(device, copy) => {
                 let sector = SUPERBLOCKS[copy as usize] / SECTOR as u64;
@@ -429,6 +431,25 @@ impl Run {
         }
         self.world.device(Device::Nvs(copy)).gone = true;
         self.mishaps.away.push(Device::Nvs(copy));
+        self.open_either_way()
+    }
+
+    /// Neither start is completed, so nobody was told anything that only one of the two has.
+    fn survive_by_turns(&mut self, first: u16) -> Result<End, String> {
+        for copy in [first, 1 - first] {
+            self.world.device(Device::Nvs(copy)).gone = true;
+            self.mishaps.away.push(Device::Nvs(copy));
+            // The second is refused if the first has recorded that the other was missing.
+            if let Ok(started) = self.after_a_start() {
+                let writes = started.world.log_writes;
+                let drawn = self.draws.supposed.below(writes.len().max(1) as u64) as usize;
+                if let Some(write) = writes.get(drawn) {
+                    self.interrupt_a_start(write + 1)?;
+                }
+            }
+            self.world.device(Device::Nvs(copy)).gone = false;
+            self.mishaps.away.clear();
+        }
         self.open_either_way()
     }
 

@@ -2,7 +2,7 @@
 //! at any of them.
 
 use super::device::{Device as Disk, Lost, SECTOR, Survivors};
-use super::starve::{RECORDS, Starved};
+use super::starve::{ANCHOR_BYTES, ANCHORS, RECORDS, Starved};
 use destage_engine::flushes::Durability;
 use destage_engine::units::PAGE_BYTES;
 use destage_nvslog::commit::Claim;
@@ -10,9 +10,6 @@ use destage_nvslog::record::Record;
 use destage_nvslog::superblock::DATA_START;
 use destage_served::{Buffer, Device, IoError, Media, Op, OpId, OpKind};
 use destage_workload::random::Seeded;
-
-/// First bytes of the two copies of an anchor.
-const ANCHORS: [u64; 2] = [4096, 8192];
 
 /// The error of a device that is busy.
 const EAGAIN: i32 = 11;
@@ -610,6 +607,7 @@ impl World {
             // What is slow has not begun.
             self.flights.retain(|flight| flight.slow_until < u64::MAX);
         }
+        let torn = if survivors == Survivors::Random { self.torn_anchors() } else { Vec::new() };
         for flight in 0..self.flights.len() {
             match survivors {
                 Survivors::None => {}
@@ -628,6 +626,7 @@ impl World {
                 _ => disk.crash(survivors, &mut self.rng),
             }
         }
+        torn.iter().for_each(|(device, at, bytes)| self.device(*device).put(*at, bytes));
         self.note(0xC0A5);
         (self.crash_at, self.crashed, self.starved) = (None, false, None);
         (self.fails_intent, self.newest_held, self.takes_all) = (None, false, false);
@@ -653,7 +652,8 @@ impl World {
                 (1, Op { id, device, kind: OpKind::Write { offset, buffer, .. } }) => {
                     let buffer = match device {
                         Device::Nvs(_) if self.nvs_is_memory => {
-                            self.copied_in_part(device, offset, &buffer, rng).into()
+                            let most = buffer.len() as u64;
+                            self.device(device).copied_in_part(offset, &buffer, most, rng).into()
                         }
                         _ => buffer,
                     };
@@ -670,21 +670,24 @@ impl World {
         (self.fails_intent, self.newest_held, self.takes_all) = (None, false, false);
     }
 
-    /// What memory has of a copy that ended early.
-    fn copied_in_part(
-        &mut self,
-        device: Device,
-        offset: u64,
-        new: &[u8],
-        rng: &mut Seeded,
-    ) -> Buffer {
-        let mut bytes = Buffer::copy_of(new);
-        let mut before = vec![0; new.len()];
-        if self.device(device).read(offset, &mut before).is_ok() {
-            let end = rng.below(new.len() as u64 + 1) as usize;
-            bytes[end..].copy_from_slice(&before[end..]);
+    /// Often all anchors that are being written to memory are torn.
+    fn torn_anchors(&mut self) -> Vec<(Device, u64, Buffer)> {
+        if !self.nvs_is_memory || !self.pressed || self.early.below(2) == 0 {
+            return Vec::new();
         }
-        bytes
+        let mut rng = Seeded::new(self.early.below(u64::MAX), "torture-torn-anchors");
+        let anchors = self.flights.iter().filter_map(|flight| match &flight.op.kind {
+            OpKind::Write { offset, buffer, .. } if ANCHORS.contains(offset) => {
+                Some((flight.op.device, *offset, buffer.to_vec()))
+            }
+            _ => None,
+        });
+        let anchors: Vec<_> = anchors.collect();
+        let mut torn = |(device, at, new): (Device, u64, Vec<u8>)| {
+            let disk = self.device(device);
+            (device, at, disk.copied_in_part(at, &new, ANCHOR_BYTES, &mut rng))
+        };
+        anchors.into_iter().map(&mut torn).collect()
     }
 
     /// The power fails. What is written and not durable is all in the devices' caches now, writes
