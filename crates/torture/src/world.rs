@@ -270,7 +270,7 @@ impl World {
     fn maybe_hold_commits(&mut self, op: &Op) {
         let anchors = matches!(&op.kind, OpKind::Write { offset, .. } if ANCHORS.contains(offset));
         if anchors && self.pressed && self.nvs_is_memory {
-            self.maybe_crash_at_once(8);
+            self.maybe_crash_at_once(4);
         }
         let commits = self.flights.iter().any(|flight| is_commit(&flight.op));
         let late = self.crash_at.is_none() && self.late_cuts > 0;
@@ -607,7 +607,7 @@ impl World {
             // What is slow has not begun.
             self.flights.retain(|flight| flight.slow_until < u64::MAX);
         }
-        let torn = if survivors == Survivors::Random { self.torn_anchors() } else { Vec::new() };
+        let torn = self.torn_anchors();
         for flight in 0..self.flights.len() {
             match survivors {
                 Survivors::None => {}
