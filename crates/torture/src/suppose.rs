@@ -57,8 +57,8 @@ enum Fault {
     /// The power fails as a start has written ring or slots, which need not be durable. This NVS
     /// device of two is missing at the next.
     Interrupted(u16),
-    /// The power fails as a start has written ring or slots without one of two NVS devices, this one
-    /// first, and then as the next start has without the other. Then both are back.
+    /// The power fails as a start has written ring or slots without one of two NVS devices, this
+    /// one first, and then as the next start has without the other. Then both are back.
     ByTurns(u16),
     /// A bit of this copy of this device's superblock rots.
     Superblock(Device, u64),
