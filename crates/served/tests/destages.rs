@@ -213,8 +213,8 @@ fn a_flush_waits_for_what_a_lost_nvs_had_whatever_cannot_be_destaged_of_later_wr
     assert_eq!(served.answer(), Some(Ok(Vec::new())));
 }
 
-/// Page 7 was dirty when the NVS was lost, and cannot be destaged: its old bytes cannot be read, and
-/// member 0 is missing.
+/// Page 7 was dirty when the NVS was lost, and cannot be destaged: its old bytes cannot be read,
+/// and member 0 is missing.
 #[test]
 fn a_flush_is_refused_if_what_a_lost_nvs_had_cannot_be_destaged() {
     let mut served = Served::open(array(Level::Raid5, 3, 1, 1));
