@@ -19,6 +19,7 @@ pub(super) struct Snapshot {
     pub(super) nvs_lost: bool,
     pub(super) mirrored: bool,
     pub(super) cut_acceptance: bool,
+    pub(super) left_whole: bool,
     pub(super) nvs_pages: u64,
     pub(super) room: Option<(u64, u64)>,
     /// Starts that were carried through since.

@@ -401,6 +401,7 @@ impl Run {
             nvs_lost: self.nvs_lost(),
             mirrored: self.is_mirrored(),
             cut_acceptance: self.cut_acceptance,
+            left_whole: self.left_whole,
             nvs_pages: self.case.nvs_pages,
             room: self.world.room,
             starts: 0,
@@ -472,6 +473,7 @@ impl Run {
             nvs_lost,
             mirrored,
             cut_acceptance,
+            left_whole,
             nvs_pages,
             room,
             ..
@@ -482,6 +484,7 @@ impl Run {
         (self.reported_lost, self.rows_lost, self.retired) = (reported_lost, rows_lost, retired);
         self.set_nvs_state(nvs_lost, mirrored);
         self.cut_acceptance = cut_acceptance;
+        self.left_whole = left_whole;
         // Perhaps: what was done then may have been a change.
         self.change_cut = true;
         self.mishaps = Mishaps::default();

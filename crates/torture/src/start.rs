@@ -128,9 +128,10 @@ impl Run {
 
     /// Whether all devices are there and in use.
     pub(super) fn is_whole(&self) -> bool {
-        let status = self.volume().status();
+        let (status, said) = (self.volume().status(), self.volume().superblock());
         self.all_there()
             && status.failed.is_empty()
+            && (0..self.case.geometry.disks).all(|member| !said.has_failed(member))
             && status.nvs_devices.len() == self.world.nvs.len()
             && !self.volume().is_changing()
     }
@@ -163,6 +164,21 @@ impl Run {
         self.world.nvs.iter_mut().for_each(Disk::begin_start);
         for member in 0..self.case.geometry.disks {
             self.world.set_cache(member, self.case.durability_of(member));
+        }
+    }
+
+    /// After a life that ended with all devices in use, a start without one of them needs an
+    /// operator's word.
+    fn check_needs_degraded(&mut self, found: &[Found], allow: &Allow) {
+        let missing = |(_, said): &Found| matches!(said, Err(NoSuperblock::Io(_)));
+        let known = self.left_whole && !self.relogging && !self.accepting;
+        if !known || !found.iter().any(missing) {
+            return;
+        }
+        let plain = Allow { degraded: false, ..allow.clone() };
+        if destage_served::assemble(found, &plain).is_ok() {
+            let why = "starts without --degraded though a device is missing";
+            self.world.beyond = Some(why.to_string());
         }
     }
 
@@ -225,6 +241,7 @@ impl Run {
         let assembly = destage_served::assemble(&found, &allow)
             .map_err(|error| format!("assemble: {error:?}"))?;
         *at_least = (*at_least).max(assembly.built_on());
+        self.check_needs_degraded(&found, &allow);
         if self.accepting && !is_complete(&assembly) {
             return Err(MEMBER_MISSING.to_string());
         }

@@ -157,11 +157,11 @@ impl Destager {
         self.in_flight
     }
 
-    /// Which failures the order of disk writes survives.
     pub(crate) fn stripe_memory(&self) -> Option<StripeMemoryState> {
         self.memory.state()
     }
 
+    /// Which failures the order of disk writes survives.
     pub(crate) fn protocol(&self) -> Protocol {
         self.config.protocol
     }
