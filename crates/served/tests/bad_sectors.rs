@@ -400,3 +400,33 @@ fn a_record_that_could_not_be_read_at_a_start_says_nothing_at_the_next() {
     let mut served = opened_as(devices, &slow);
     assert_eq!(read(&mut served, page, 1), Ok(vec![9; 8]));
 }
+
+/// A checkpoint waits for its flush until the last window is written: its record counts what that
+/// flush has covered, and no more.
+#[test]
+fn the_record_of_a_checkpoint_does_not_end_a_rebuild() {
+    let mut devices = array(Level::Raid5, 4, 1);
+    let often = Settings { checkpoint_every: Duration::from_millis(50), ..settings() };
+    let assembly = devices.assembled(&Allow::default());
+    let volume = opened(&mut devices, &assembly, &often).expect("it opens");
+    let mut served = Served::of(devices, volume);
+    served.volume.give_up_member(3, Cause::Asked);
+    served.run();
+    let slow = Limits { window_pages: 4, share_permille: 1, ..Limits::default() };
+    served.volume.set_rebuild_limits(slow);
+    replace(&mut served, 3);
+    served.run_until(u64::MAX, |volume| rebuilt(volume, 3).is_some_and(|(done, _)| done >= 8));
+    let spare = Device::Member(3);
+    let is_flush = |device: Device, kind: &OpKind| device == spare && matches!(kind, OpKind::Flush);
+    served.no_flush = Some(spare);
+    let now = served.now();
+    served.run_until(now.0 + 10 * SECOND, |volume| volume.status().failed.is_empty());
+    assert!(served.volume.status().failed.is_empty(), "all is written");
+    (served.no_flush, served.seen) = (None, Some(Vec::new()));
+    served.run();
+    assert!(!served.volume.superblock().has_failed(3), "it is in sync");
+    let seen = served.seen.take().expect("seen");
+    let before = seen.iter().take_while(|(changes, _, _)| !changes);
+    let flushes = before.filter(|(_, device, kind)| is_flush(*device, kind)).count();
+    assert_eq!(flushes, 2, "of the checkpoint, and of all");
+}
