@@ -601,6 +601,21 @@ mod tests {
             let status = scrub.status().expect("a scrub");
             assert_eq!((status.running, status.whole), (false, parts == all), "{parts:?}");
         }
+        // Of two chunks the last is not compared.
+        for last in [true, false] {
+            let mut scrub = Scrub::default();
+            scrub.start(2, false, Instant::ZERO);
+            for (index, first, complete) in [(0, 0, true), (1, 1, last)] {
+                let (group, disk) = (GroupId(0), DiskId(0));
+                let chunk = ScrubChunk { group, disk, disks: 2, first, pages: 1 };
+                scrub.compare(index, chunk, &geometry, true);
+                scrub.chunk_done(index, complete);
+            }
+            assert!(scrub.ended(true, |_| true).is_empty());
+            scrub.flushed(true, Instant::ZERO);
+            let status = scrub.status().expect("a scrub");
+            assert_eq!((status.rows_done, status.whole), (1 + u64::from(last), last));
+        }
     }
 
     type Found = (Option<Wrong>, Vec<(u16, bool)>, Vec<(u16, bool)>);
