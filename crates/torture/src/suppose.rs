@@ -434,7 +434,7 @@ impl Run {
         self.open_either_way()
     }
 
-    /// Neither start is completed, so nobody was told anything that only one of the two has.
+    /// Neither start is completed: nothing is acknowledged that only one of the two has.
     fn survive_by_turns(&mut self, first: u16) -> Result<End, String> {
         for copy in [first, 1 - first] {
             self.world.device(Device::Nvs(copy)).gone = true;
