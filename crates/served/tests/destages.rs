@@ -88,8 +88,8 @@ fn a_destage_that_is_redone_without_a_member_leaves_its_row_consistent() {
     assert!(open > 2, "some crashes came while the destage was open");
 }
 
-/// The disk of P is missing, so the log has the checksum of Q alone. The power fails at any moment of
-/// a destage that modifies a row, and then the page's own disk fails, too.
+/// The disk of P is missing, so the log has the checksum of Q alone. The power fails at any moment
+/// of a destage that modifies a row, and then the page's own disk fails, too.
 #[test]
 fn a_destage_that_is_redone_without_p_leaves_its_row_consistent() {
     let mut served = Served::open(array(Level::Raid6, 6, 2, 2));
