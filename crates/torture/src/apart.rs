@@ -124,8 +124,13 @@ impl Run {
             return Ok(());
         }
         self.counts.supposed += 1;
-        let served = copy.serves_without(&[device]);
-        if !served.map_err(|why| format!("{device:?} away besides: {why}"))? {
+        let served = match copy.serves_without(&[device]) {
+            // A known limit (docs/proof.md, "What is not shown"): the try of a start without it may
+            // hide the change that was cut short.
+            Err(why) if why == "assemble: TooManyMissing" => return Ok(()),
+            served => served.map_err(|why| format!("{device:?} away besides: {why}"))?,
+        };
+        if !served {
             return Ok(());
         }
         copy.world.device(device).gone = false;
