@@ -21,15 +21,6 @@ fn array(level: Level, disks: u16, strip_pages: u64, group_stripes: u64) -> Devi
     Devices::created(geometry, Sizes::for_pages(40, 512), 512, 1)
 }
 
-/// A start with other settings.
-fn open_with(mut devices: Devices, settings: &Settings) -> Served {
-    let assembly = devices.assembled(&Allow::default());
-    let volume = opened(&mut devices, &assembly, settings).expect("it opens");
-    let mut served = Served::of(devices, volume);
-    served.run();
-    served
-}
-
 /// A start without a member of four.
 fn open_without(mut devices: Devices, member: u16) -> Served {
     devices.0.remove(&Device::Member(member));
@@ -58,6 +49,20 @@ fn asked(served: &mut Served, command: Command, payload: &[u8]) -> Option<Result
     served.answer().map(|answer| answer.map(|_| ()))
 }
 
+/// What a power failure leaves after this many operations of a destage. Counts the intents that are
+/// open then.
+fn cut_destage(before: &Devices, operations: u64, open: &mut u64) -> Devices {
+    let mut served = Served::open(before.clone());
+    served.left = operations;
+    let now = served.now();
+    served.volume.flush_cache(now);
+    served.run_until(now.0 + SECOND, |_| false);
+    let mut devices = served.devices;
+    let assembly = devices.assembled(&Allow::default());
+    *open += destage_served::inspect(&mut devices, &assembly).open_intents;
+    devices
+}
+
 /// The page is in the last row of a group of two stripes. The power fails at any moment of its
 /// destage, and then a member is missing.
 #[test]
@@ -69,14 +74,7 @@ fn a_destage_that_is_redone_without_a_member_leaves_its_row_consistent() {
     let before = served.devices;
     let mut open = 0;
     for operations in 0..16 {
-        let mut served = Served::open(before.clone());
-        served.left = operations;
-        let now = served.now();
-        served.volume.flush_cache(now);
-        served.run_until(now.0 + SECOND, |_| false);
-        let mut devices = served.devices;
-        let assembly = devices.assembled(&Allow::default());
-        open += destage_served::inspect(&mut devices, &assembly).open_intents;
+        let devices = cut_destage(&before, operations, &mut open);
         for member in 0..4 {
             let mut served = open_without(devices.clone(), member);
             let what = format!("without member {member} after {operations} operations");
@@ -105,14 +103,7 @@ fn a_destage_that_is_redone_without_p_leaves_its_row_consistent() {
     let before = served.devices;
     let mut open = 0;
     for operations in 0..16 {
-        let mut served = Served::open(before.clone());
-        served.left = operations;
-        let now = served.now();
-        served.volume.flush_cache(now);
-        served.run_until(now.0 + SECOND, |_| false);
-        let mut devices = served.devices;
-        let assembly = devices.assembled(&Allow::default());
-        open += destage_served::inspect(&mut devices, &assembly).open_intents;
+        let devices = cut_destage(&before, operations, &mut open);
         let mut served = Served::open(devices);
         served.flush_cache();
         served.volume.give_up_member(place.disk.0, Cause::Asked);
@@ -150,7 +141,7 @@ fn a_row_between_those_of_a_destage_keeps_its_parity_in_each_stripe() {
 #[test]
 fn a_destage_takes_what_the_last_one_wrote_from_the_stripe_memory() {
     let memory = Settings { stripe_memory: 64, ..settings() };
-    let mut served = open_with(array(Level::Raid5, 4, 1, 1), &memory);
+    let mut served = Served::open_with(array(Level::Raid5, 4, 1, 1), &memory);
     for fill in [2, 3] {
         write_page(&mut served, 4, fill);
         served.flush_cache();
@@ -167,7 +158,7 @@ fn a_destage_takes_what_the_last_one_wrote_from_the_stripe_memory() {
 
 /// Whether the NVS is written before a member when a page is destaged that was acknowledged so.
 fn log_is_first(level: Level, ack: Ack) -> bool {
-    let mut served = open_with(array(level, 4, 1, 1), &Settings { ack, ..settings() });
+    let mut served = Served::open_with(array(level, 4, 1, 1), &Settings { ack, ..settings() });
     let now = served.now();
     served.volume.submit(now, 7, Command::Write { offset: 0, fua: false }, &[1; PAGE]);
     if ack == Ack::Nvs {

@@ -50,15 +50,6 @@ fn write(served: &mut Served, page: u64, fill: u8) -> Option<bool> {
     asked(served, command, &[fill; PAGE_BYTES as usize], SECOND)
 }
 
-/// A start with other settings.
-fn open_with(mut devices: Devices, settings: &Settings) -> Served {
-    let assembly = devices.assembled(&Allow::default());
-    let volume = opened(&mut devices, &assembly, settings).expect("it opens");
-    let mut served = Served::of(devices, volume);
-    served.run();
-    served
-}
-
 /// Member 0 has failed, and of these rows the pages of another member cannot be read: a write of
 /// them needs the old bytes, or what the failed member had. Returns the pages.
 fn uncomputable(served: &mut Served, count: usize) -> Vec<u64> {
@@ -95,7 +86,7 @@ fn without_nvs_a_write_that_cannot_reach_the_disks_is_answered_with_an_error() {
 fn a_member_with_many_unreadable_pages_is_given_up_unless_the_array_would_stop() {
     for degraded in [false, true] {
         let few = Settings { read_errors_max: 3, ..settings() };
-        let mut served = open_with(array(Level::Raid5, 3, 1), &few);
+        let mut served = Served::open_with(array(Level::Raid5, 3, 1), &few);
         served.write(0, 512, 1);
         served.flush_cache();
         if degraded {
@@ -762,7 +753,7 @@ fn after_the_loss_of_the_nvs_a_flush_waits_for_what_it_had_acknowledged() {
 fn a_flush_in_flight_at_the_loss_of_the_nvs_waits_for_the_disks() {
     let on_loss = OnNvsLoss::WriteThrough;
     let flush = Settings { ack: Ack::Flush, on_nvs_loss: on_loss, ..settings() };
-    let mut served = open_with(array(Level::Raid5, 3, 1), &flush);
+    let mut served = Served::open_with(array(Level::Raid5, 3, 1), &flush);
     let now = served.now();
     let command = Command::Write { offset: 0, fua: false };
     served.volume.submit(now, 7, command, &[7; 64 * SECTOR]);

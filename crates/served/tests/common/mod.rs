@@ -193,9 +193,18 @@ impl Served {
         Served::open_as(devices, &Allow::default())
     }
 
-    pub fn open_as(mut devices: Devices, allow: &Allow) -> Served {
+    pub fn open_as(devices: Devices, allow: &Allow) -> Served {
+        Served::open_of(devices, allow, &settings())
+    }
+
+    /// A start with other settings.
+    pub fn open_with(devices: Devices, settings: &Settings) -> Served {
+        Served::open_of(devices, &Allow::default(), settings)
+    }
+
+    fn open_of(mut devices: Devices, allow: &Allow, settings: &Settings) -> Served {
         let assembly = devices.assembled(allow);
-        let volume = opened(&mut devices, &assembly, &settings()).expect("it opens");
+        let volume = opened(&mut devices, &assembly, settings).expect("it opens");
         let mut served = Served::of(devices, volume);
         served.run();
         served

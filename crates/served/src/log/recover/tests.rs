@@ -1,34 +1,14 @@
 //! Tests of how a start reads an NVS device, and of what it finds there besides the log.
 
 use super::*;
+use crate::test_superblock;
 use core::ops::Range;
-use destage_engine::array::geometry::{Geometry, Level};
-use destage_nvslog::superblock::{REBUILDS_MAX, Role};
+use destage_nvslog::superblock::Role;
 
 /// What an NVS device says whose ring has 64 blocks, before 8 slots.
 fn superblock() -> Superblock {
-    let (level, strip_pages, group_stripes, disk_pages) = (Level::Raid5, 2, 2, 16);
-    Superblock {
-        generation: 1,
-        base: 0,
-        base_identity: 0,
-        joined: 0,
-        array: [1; 16],
-        device: [20; 16],
-        log: LogId([2; 16]),
-        role: Role::Nvs(0),
-        geometry: Geometry { level, disks: 3, strip_pages, group_stripes, disk_pages },
-        nvs: [Some([20; 16]), None],
-        block_bytes: 512,
-        ring_blocks: 64,
-        dirty_pages_max: 5,
-        slots: 8,
-        unknown_write_features: 0,
-        failed: [0; 128],
-        rebuilds: [None; REBUILDS_MAX],
-        lost_pages: false,
-        doubted_rows: false,
-    }
+    let (role, device) = (Role::Nvs(0), [20; 16]);
+    Superblock { role, device, dirty_pages_max: 5, slots: 8, ..test_superblock::superblock() }
 }
 
 /// The ring and the slots of that device.
