@@ -130,13 +130,21 @@ enum Standing {
 /// # Errors
 /// See [`AssembleError`].
 pub fn assemble(found: &[Found], allow: &Allow) -> Result<Assembly, AssembleError> {
-    match assemble_from(found, allow, newest(found, false)) {
-        // Perhaps most of another half is here, which served apart.
-        Err(why) if allow.degraded => {
-            assemble_from(found, allow, newest(found, true)).map_err(|_| why)
-        }
-        assembled => assembled,
+    let counts = newest(found, false);
+    let refused = match assemble_from(found, allow, counts) {
+        Err(why) if allow.degraded => why,
+        assembled => return assembled,
+    };
+    let assemble_as = |superblock| assemble_from(found, allow, Some(superblock)).ok();
+    // Perhaps most of another half is here, which served apart.
+    if let Some(assembled) = newest(found, true).and_then(assemble_as) {
+        return Ok(assembled);
     }
+    let counts = counts.ok_or(refused)?;
+    // One that needs no NVS device must not do without any: it may have what nobody else has.
+    let keeps_nvs = |assembly: &Assembly| counts.nvs_devices() == 0 || !assembly.copies.is_empty();
+    let assembled = tries(found, &counts).into_iter().filter_map(assemble_as).find(keeps_nvs);
+    assembled.ok_or(refused)
 }
 
 /// The same with this superblock as the one that counts.
@@ -292,6 +300,32 @@ fn newest(found: &[Found], apart: bool) -> Option<Superblock> {
     let built = said().filter(|s| s.generation >= newest.base && !other(s));
     let built = built.filter(|s| is_built_on(found, s));
     Some(built.max_by_key(key).unwrap_or(newest))
+}
+
+/// Tries on what was built last, the newest first, from any copy. `counts`: the superblock that
+/// counts. Their sets of devices are right, but for those that an operator forced.
+fn tries(found: &[Found], counts: &Superblock) -> Vec<Superblock> {
+    let (number, identity) = match is_built_on(found, counts) {
+        true => (counts.generation, counts.identity()),
+        false => (counts.base, counts.base_identity),
+    };
+    let is = |is: u32| is == identity || is == 0 || identity == 0;
+    let said = || {
+        let said = found.iter().filter_map(|(_, said)| said.ok());
+        said.flat_map(|own| [Some(own.superblock), own.older]).flatten()
+    };
+    let built = said().find(|s| s.generation == number && is(s.identity()));
+    let forced = |s: &Superblock, built: &Superblock| {
+        let back = |m: &u16| built.has_failed(*m) && !s.has_failed(*m);
+        (0..s.geometry.disks).filter(back).any(|member| built.rebuilt_onto(member).is_none())
+    };
+    let mut tries: Vec<Superblock> = said()
+        .filter(|s| s.base == number && s.generation > number && is(s.base_identity))
+        .filter(|s| s.log == counts.log && !built.is_some_and(|built| forced(s, &built)))
+        .collect();
+    tries.sort_by_key(|s| (core::cmp::Reverse(s.generation), s.identity()));
+    tries.dedup_by_key(|s| s.identity());
+    tries
 }
 
 /// The array that most of the devices belong to. If several have as many, the one with more NVS

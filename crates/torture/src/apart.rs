@@ -124,13 +124,8 @@ impl Run {
             return Ok(());
         }
         self.counts.supposed += 1;
-        let two = self.case.geometry.level.parities() == 2;
-        let served = match copy.serves_without(&[device]) {
-            // A known limit (docs/proof.md, "What is not shown"): the try of a start without it may
-            // hide the change that was cut short.
-            Err(why) if two && why == "assemble: TooManyMissing" => return Ok(()),
-            served => served.map_err(|why| format!("{device:?} away besides: {why}"))?,
-        };
+        let served = copy.serves_without(&[device]);
+        let served = served.map_err(|why| format!("{device:?} away besides: {why}"))?;
         if !served {
             return Ok(());
         }

@@ -30,6 +30,7 @@ pub(super) struct Draws {
     pub(super) cuts: Seeded,
     pub(super) latent: Seeded,
     pub(super) stops: Seeded,
+    pub(super) sets: Seeded,
 }
 
 impl Draws {
@@ -61,6 +62,7 @@ impl Draws {
             cuts: Seeded::new(seed, "torture-cuts"),
             latent: Seeded::new(seed, "torture-latent"),
             stops: Seeded::new(seed, "torture-stops"),
+            sets: Seeded::new(seed, "torture-sets"),
         }
     }
 }

@@ -30,6 +30,7 @@ mod relog;
 pub mod run;
 mod scrub;
 mod sectors;
+mod sets;
 mod settle;
 mod start;
 mod starve;
@@ -172,6 +173,7 @@ fn power_off(run: &mut Run, rng: &mut Seeded) -> Result<(), String> {
         let survivors = run.in_runs(survivors);
         run.crash(survivors);
     }
+    run.check_sets()?;
     run.maybe_suppose()?;
     if run.case.faults && rng.below(6) == 0 {
         run.take_member_away();
