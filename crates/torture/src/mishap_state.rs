@@ -20,6 +20,8 @@ pub(super) struct Snapshot {
     pub(super) mirrored: bool,
     pub(super) cut_acceptance: bool,
     pub(super) left_whole: bool,
+    /// As in [`Mishaps`].
+    pub(super) unreadable_log: bool,
     pub(super) nvs_pages: u64,
     pub(super) room: Option<(u64, u64)>,
     /// Starts that were carried through since.

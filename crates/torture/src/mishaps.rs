@@ -402,6 +402,7 @@ impl Run {
             mirrored: self.is_mirrored(),
             cut_acceptance: self.cut_acceptance,
             left_whole: self.left_whole,
+            unreadable_log: self.mishaps.unreadable_log,
             nvs_pages: self.case.nvs_pages,
             room: self.world.room,
             starts: 0,
@@ -474,6 +475,7 @@ impl Run {
             mirrored,
             cut_acceptance,
             left_whole,
+            unreadable_log,
             nvs_pages,
             room,
             ..
@@ -487,7 +489,7 @@ impl Run {
         self.left_whole = left_whole;
         // Perhaps: what was done then may have been a change.
         self.change_cut = true;
-        self.mishaps = Mishaps::default();
+        self.mishaps = Mishaps { unreadable_log, ..Mishaps::default() };
         self.cut_writes.clear();
         self.right_strips.clear();
         self.counts.mishaps += 1;

@@ -11,7 +11,8 @@ use destage_served::{Device, Lost, RebuildStatus};
 /// The most rebuilds of last lives in which the power fails.
 const REBUILDS_CUT: u32 = 4;
 
-/// Steps within which a rebuild must end when nothing fails any more.
+/// Spares that are given when nothing fails any more, at most.
+const SPARES: u64 = 100;
 const SETTLED: &str = "a member is not rebuilt though nothing fails any more";
 
 impl Run {
@@ -140,10 +141,17 @@ impl Run {
     /// # Errors
     /// They do not become in sync.
     pub fn replace_failed(&mut self) -> Result<End, String> {
-        let mut end = End::Done;
+        let (mut end, before) = (End::Done, self.counts.replaced);
         while end == End::Done && !self.is_in_sync() {
+            if self.counts.replaced > before + SPARES {
+                let (failed, status) = (&self.failed, self.status());
+                return Err(format!("{SETTLED}: {failed:?} after {SPARES} spares, {status:?}"));
+            }
             if let Some(member) = self.volume().wants_spare() {
                 self.replace_member(member)?;
+            }
+            if self.world.crashed {
+                return Ok(End::Crash);
             }
             let goes_on = |run: &Run| run.is_in_sync() || run.volume().wants_spare().is_some();
             end = self.drive_until(&goes_on).map_err(|why| format!("{SETTLED}: {why}"))?;

@@ -67,6 +67,9 @@ impl Run {
     /// A check failed.
     pub fn replace_log(&mut self, pages: u64) -> Result<End, String> {
         self.note_counts();
+        if self.volume.is_some() {
+            self.left_whole = self.is_whole();
+        }
         let volume = self.volume.take();
         let rows_fit = volume.as_ref().is_some_and(Volume::rows_fit);
         let found = self.superblocks();

@@ -170,6 +170,7 @@ impl Run {
             return Ok(End::Crash);
         }
         self.note_counts();
+        self.left_whole = self.is_whole();
         self.world.crash(Survivors::None);
         self.lost_pages = self.volume().lost_pages();
         self.kept = self.dirty_pages();

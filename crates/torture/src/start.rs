@@ -133,6 +133,7 @@ impl Run {
             && status.failed.is_empty()
             && (0..self.case.geometry.disks).all(|member| !said.has_failed(member))
             && status.nvs_devices.len() == self.world.nvs.len()
+            && usize::from(said.nvs_devices()) == self.world.nvs.len()
             && !self.volume().is_changing()
     }
 
