@@ -97,6 +97,8 @@ pub struct Run {
     pub(super) cut_change: Option<Vec<u16>>,
     /// No start was completed since.
     pub(super) change_cut: bool,
+    /// A change or a start's mark was cut short at any time: one device may have it alone.
+    pub(super) marks_cut: bool,
     /// Nor since an NVS device's superblock was damaged besides.
     pub(super) change_doubted: bool,
     /// A page of a member became wrong since the last scrub began.
@@ -224,6 +226,7 @@ impl Run {
             is_copy: false,
             cut_change: None,
             change_cut: false,
+            marks_cut: false,
             change_doubted: false,
             wronged_lately: false,
             wronged_in_memory: false,
@@ -349,7 +352,11 @@ impl Run {
     }
 
     fn alarm(&mut self, alarm: &Alarm) -> Result<(), String> {
-        if let Alarm::MemberFailed(..) | Alarm::NvsMirrorLost(..) | Alarm::NvsMirrored(_) = alarm {
+        if let Alarm::MemberFailed(..)
+        | Alarm::RebuildStopped(..)
+        | Alarm::NvsMirrorLost(..)
+        | Alarm::NvsMirrored(_) = alarm
+        {
             self.world.maybe_crash_soon(3);
         }
         match alarm {
@@ -640,6 +647,7 @@ impl Run {
         let cut = self.volume.as_ref().filter(|volume| volume.is_changing());
         self.cut_change = cut.map(|volume| volume.status().nvs_devices);
         self.change_cut |= self.cut_change.is_some();
+        self.marks_cut |= self.change_cut;
         let dirty = self.volume.as_ref().map(|volume| volume.dirty_in(0, u64::MAX));
         if self.volume.is_some() {
             self.left_whole = self.is_whole();

@@ -1,10 +1,12 @@
-//! A device that is there hinders no start: of any set of devices that makes an array with
-//! `--degraded`, each larger one does, too, whatever the device that comes says. But it may show
-//! that an NVS device is missing which may have what nobody else has.
+//! A device that is there hinders no start: of any set of devices that makes an array, each larger
+//! one does, too, whatever the device that comes says. But it may show that an NVS device is missing
+//! which may have what nobody else has, or that it served without the others. And a mark that was
+//! cut short may need `--degraded`.
 
 use super::mirror::assembled;
 use super::run::Run;
-use destage_served::{Allow, AssembleError, Device};
+use super::world::World;
+use destage_served::{Allow, AssembleError, Assembly, Device};
 
 /// Sets of devices that are tried after a crash.
 const SETS: u64 = 12;
@@ -19,21 +21,24 @@ impl Run {
         let members = (0..world.members.len() as u16).map(Device::Member);
         let all = members.chain((0..world.nvs.len() as u16).map(Device::Nvs));
         let there: Vec<Device> = all.filter(|device| !world.device(*device).gone).collect();
+        let whole = !self.marks_cut && !self.mishaps.any();
         for _ in 0..SETS {
+            let degraded = !whole || self.draws.sets.below(2) == 0;
+            let allow = Allow { degraded, ..Allow::default() };
             for device in &there {
                 world.device(*device).gone = self.draws.sets.below(4) == 0;
             }
-            if assembled(&mut world, &Allow::degraded()).is_err() {
-                continue;
-            }
+            let Ok(smaller) = assembled(&mut world, &allow) else { continue };
             let away: Vec<Device> =
                 there.iter().copied().filter(|device| world.device(*device).gone).collect();
             for device in &away {
                 world.device(*device).gone = false;
-                match assembled(&mut world, &Allow::degraded()).err() {
+                match assembled(&mut world, &allow).err() {
+                    _ if served_without(&mut world, *device, &smaller) => {}
                     None
                     | Some(
                         AssembleError::NvsMissing(..)
+                        | AssembleError::Degraded(Device::Nvs(_), _)
                         | AssembleError::Stale { device: Device::Nvs(_), .. },
                     ) => {}
                     Some(why) => {
@@ -47,4 +52,14 @@ impl Run {
         }
         Ok(())
     }
+}
+
+/// Whether this device may have served without one of those that the others would use.
+fn served_without(world: &mut World, device: Device, others: &Assembly) -> bool {
+    let Ok(own) = destage_served::read_superblock(world, device) else { return false };
+    let said = own.superblock;
+    let mut members = 0..said.geometry.disks;
+    let member = members.any(|at| said.has_failed(at) && !others.failed.contains(&at));
+    let nvs = others.copies.iter().any(|copy| said.nvs[usize::from(*copy)].is_none());
+    own.confirmed && said.generation > others.superblock.generation && (member || nvs)
 }

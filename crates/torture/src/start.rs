@@ -273,7 +273,7 @@ impl Run {
             Err(_) if self.world.crashed => {
                 // Devices may be marked: they are not what they were any more.
                 if self.world.early_writes > writes {
-                    self.cut_start = true;
+                    (self.cut_start, self.marks_cut) = (true, true);
                     self.mishaps.accepted();
                 }
                 return Ok(Ok(End::Crash));

@@ -21,6 +21,9 @@ use std::collections::BTreeSet;
 const POWER_FAILURES: u64 = 4;
 const FAILURES_OF_MARKS: u64 = 4;
 
+/// Starts that the power ends as they write their opening commits, at most.
+const TORN_OPENINGS: u64 = 3;
+
 /// Blocks of a ring.
 const RING_BLOCKS: u64 = 64;
 
@@ -43,6 +46,9 @@ enum Fault {
     /// This anchor of all NVS devices rots, and the power fails as the next start writes one; or
     /// none rots, and it fails as two starts do.
     TornAnchors(Option<u64>),
+    /// The power fails as some starts, one after the other, write the commits that open their
+    /// epochs: memory tears them, and what they are written over.
+    TornOpenings,
     /// This copy of the anchor has nothing of what was written since the last start.
     Stale(u64),
     /// This NVS device of two is missing.
@@ -104,6 +110,9 @@ impl Run {
             for lost in [None, Some(ANCHORS[0]), Some(ANCHORS[1])] {
                 self.suppose(Fault::TornAnchors(lost))?;
             }
+        }
+        if self.world.nvs_is_memory && self.has_both_anchors() {
+            self.suppose(Fault::TornOpenings)?;
         }
         if (often || self.cut_change.is_some()) && self.uses_both() {
             self.suppose(Fault::Missing(0))?;
@@ -315,7 +324,8 @@ impl Run {
         copy.wronged = self.wronged.clone();
         copy.failed_lately = self.failed_lately.clone();
         (copy.relogging, copy.cut_writes) = (self.relogging, self.cut_writes.clone());
-        (copy.change_cut, copy.plain) = (self.change_cut, self.plain);
+        (copy.change_cut, copy.marks_cut) = (self.change_cut, self.marks_cut);
+        copy.plain = self.plain;
         copy
     }
 
@@ -328,6 +338,7 @@ impl Run {
                 self.open_either_way()?
             }
             Fault::TornAnchors(lost) => self.survive_torn_anchors(lost)?,
+            Fault::TornOpenings => self.survive_torn_openings()?,
             Fault::Stale(place) => {
                 let at = place * SECTOR as u64;
                 for disk in &mut self.world.nvs {
@@ -414,6 +425,19 @@ impl Run {
             let writes = self.after_a_start()?.world.anchor_writes;
             if !writes.is_empty() {
                 let drawn = writes[self.draws.supposed.below(writes.len() as u64) as usize];
+                self.interrupt_a_start(drawn)?;
+            }
+        }
+        self.open_either_way()
+    }
+
+    /// The opening commit is the last that a start writes to the log, on each NVS device.
+    fn survive_torn_openings(&mut self) -> Result<End, String> {
+        for _ in 0..1 + self.draws.supposed.below(TORN_OPENINGS) {
+            let writes = self.after_a_start()?.world.log_writes;
+            let last = &writes[writes.len().saturating_sub(self.world.nvs.len())..];
+            if !last.is_empty() {
+                let drawn = last[self.draws.supposed.below(last.len() as u64) as usize];
                 self.interrupt_a_start(drawn)?;
             }
         }
