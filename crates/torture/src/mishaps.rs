@@ -420,14 +420,9 @@ impl Run {
         let Some(old) = old.filter(|disk| snapshot.starts > 0 && !disk.gone).cloned() else {
             return;
         };
-        if let Device::Member(number) = device {
-            // A disk that is failed or new in its place is not the one that was copied.
-            let replaced = self.retired.iter().any(|(place, _)| *place == number);
-            if replaced || snapshot.failed.contains(destage_engine::units::DiskId(number)) {
-                return;
-            }
-        }
-        if !self.has_witness(device) {
+        // A disk that is new in its place is not the one that was copied.
+        let uuid = |disk: &Disk| Superblock::decode(disk.kept(0)).ok().map(|said| said.device);
+        if !self.has_witness(device) || uuid(&old) != uuid(self.world.device(device)) {
             return;
         }
         self.keep_for_undo(device);
