@@ -1,7 +1,7 @@
 //! A device that is there hinders no start: of any set of devices that makes an array, each larger
-//! one does, too, whatever the device that comes says. But it may show that an NVS device is missing
-//! which may have what nobody else has, or that it served without the others. And a mark that was
-//! cut short may need `--degraded`.
+//! one does, too, whatever the device that comes says. But it may show that an NVS device is
+//! missing which may have what nobody else has, or that it served without the others. And a mark
+//! that was cut short, which it has alone, may need `--degraded`.
 
 use super::mirror::assembled;
 use super::run::Run;
