@@ -346,19 +346,15 @@ impl Run {
         volume.take_replies(&mut replies);
         self.world.take(&mut ops);
         for alarm in alarms {
+            if changes_the_set(&alarm) {
+                self.world.maybe_crash_soon(3);
+            }
             self.alarm(&alarm)?;
         }
         replies.into_iter().try_for_each(|reply| self.answer(reply))
     }
 
     fn alarm(&mut self, alarm: &Alarm) -> Result<(), String> {
-        if let Alarm::MemberFailed(..)
-        | Alarm::RebuildStopped(..)
-        | Alarm::NvsMirrorLost(..)
-        | Alarm::NvsMirrored(_) = alarm
-        {
-            self.world.maybe_crash_soon(3);
-        }
         match alarm {
             Alarm::MemberFailed(member, cause) => {
                 self.check_failure(*member, cause)?;
@@ -786,4 +782,10 @@ fn hash(bytes: &[u8]) -> u64 {
     words.fold(0, |hash: u64, word| {
         (hash ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29)
     })
+}
+
+/// Whether the set of devices in use changes with this.
+fn changes_the_set(alarm: &Alarm) -> bool {
+    let stopped = matches!(alarm, Alarm::MemberFailed(..) | Alarm::RebuildStopped(..));
+    stopped || matches!(alarm, Alarm::NvsMirrorLost(..) | Alarm::NvsMirrored(_))
 }
