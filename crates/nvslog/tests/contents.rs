@@ -42,7 +42,7 @@ fn zero(page: u64, version: u64, origin: Origin) -> Record {
 }
 
 fn parity(first: u64) -> Record {
-    Record::Parity { first: Page(first), row: 0, p: [5; 8], q: None, moved: true }
+    Record::Parity { first: Page(first), row: 0, p: [5; 8], q: Some([6; 8]), moved: true }
 }
 
 #[test]

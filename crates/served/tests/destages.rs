@@ -9,7 +9,7 @@ use destage_engine::flushes::Durability;
 use destage_engine::units::{PAGE_BYTES, Page};
 use destage_nvslog::sizes::Sizes;
 use destage_nvslog::superblock::DATA_START;
-use destage_served::{Ack, Allow, Cause, Command, Device, Op, OpKind, Refusal, Settings};
+use destage_served::{Ack, Allow, Cause, Command, Device, Media, Op, OpKind, Refusal, Settings};
 
 const SECOND: u64 = 1_000_000_000;
 const PAGE: usize = PAGE_BYTES as usize;
@@ -154,6 +154,25 @@ fn a_destage_takes_what_the_last_one_wrote_from_the_stripe_memory() {
     let status = served.scrub(false);
     assert!(status.ranges.is_empty(), "{status:?}");
     check_page(&mut served, 4, 3, "destaged");
+}
+
+/// A page of a row that is remembered rots, and a scrub writes the row's parity again.
+#[test]
+fn the_stripe_memory_forgets_a_row_that_a_scrub_has_repaired() {
+    let memory = Settings { stripe_memory: 64, read_cache: None, ..settings() };
+    let mut served = Served::open_with(array(Level::Raid5, 4, 1, 1), &memory);
+    write_page(&mut served, 4, 2);
+    served.flush_cache();
+    let place = served.volume.controller().geometry().place(Page(5));
+    let at = DATA_START + place.page * PAGE_BYTES;
+    served.devices.write(Device::Member(place.disk.0), at, &[9; PAGE]).expect("written");
+    let status = served.scrub(true);
+    assert_eq!(status.ranges.len(), 1, "{status:?}");
+    write_page(&mut served, 4, 3);
+    served.flush_cache();
+    assert!(served.volume.drained());
+    let status = served.scrub(false);
+    assert!(status.ranges.is_empty(), "{status:?}");
 }
 
 /// Whether the NVS is written before a member when a page is destaged that was acknowledged so.
