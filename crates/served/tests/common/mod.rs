@@ -180,6 +180,8 @@ pub struct Served {
     pub slow_flush: Option<Device>,
     /// Flushes of this device are not carried out.
     pub no_flush: Option<Device>,
+    /// Nor operations like these.
+    pub waits: fn(&Op) -> bool,
     /// Bytes that cannot be read.
     pub unreadable: Vec<(Device, u64)>,
     /// Bytes that cannot be written.
@@ -234,6 +236,7 @@ impl Served {
             queue,
             slow_flush: None,
             no_flush: None,
+            waits: |_| false,
             unreadable,
             unwritable: Vec::new(),
             seen: None,
@@ -302,7 +305,8 @@ impl Served {
         let flush_of = |op: &Op| matches!(op.kind, OpKind::Flush).then_some(op.device);
         let among = |op: &Op, device: Option<Device>| device.is_some() && flush_of(op) == device;
         let first = |late: Option<Device>| {
-            let may = |op: &Op| !among(op, self.no_flush) && !among(op, late);
+            let waits = |op: &Op| among(op, self.no_flush) || (self.waits)(op);
+            let may = |op: &Op| !waits(op) && !among(op, late);
             self.queue.iter().position(may)
         };
         let next = first(self.slow_flush).or_else(|| first(None))?;
