@@ -155,10 +155,24 @@ impl MemberRecords {
         }
     }
 
-    /// Repairs the copies that [`MemberRecords::read`] found damaged, with what the other says, or
-    /// with nothing if both are. Only these are written: a crash that tears one leaves the other.
+    /// Repairs a copy that [`MemberRecords::read`] found damaged, with what the other says. Only
+    /// that is written: a crash that tears it leaves the other.
     pub(crate) fn repair(&mut self, media: &mut dyn Media) -> Result<(), (Device, IoError)> {
-        for (member, record) in (0..).zip(&mut self.records) {
+        self.write_damaged(media, |copies| copies == 1)
+    }
+
+    /// Writes the records of which neither copy is right.
+    pub(crate) fn write_over(&mut self, media: &mut dyn Media) -> Result<(), (Device, IoError)> {
+        self.write_damaged(media, |_| true)
+    }
+
+    fn write_damaged(
+        &mut self,
+        media: &mut dyn Media,
+        of: impl Fn(usize) -> bool,
+    ) -> Result<(), (Device, IoError)> {
+        let damaged = (0..).zip(&mut self.records).filter(|(_, record)| of(record.damaged.len()));
+        for (member, record) in damaged {
             let device = Device::Member(member);
             for copy in core::mem::take(&mut record.damaged) {
                 write_durably(media, device, RECORDS[copy], &record.says().encode())?;

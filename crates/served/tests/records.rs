@@ -3,17 +3,18 @@
 
 mod common;
 
-use common::{Devices, Served};
+use common::{Devices, Served, settings};
 use destage_engine::array::geometry::{Geometry, Level};
 use destage_engine::units::PAGE_BYTES;
 use destage_nvslog::member::MemberRecord;
 use destage_nvslog::sizes::Sizes;
 use destage_nvslog::superblock::DATA_START;
-use destage_served::{Alarm, Cause, Device, Media, member_bytes};
+use destage_served::{Alarm, Allow, Cause, Device, IoError, Media, member_bytes};
 use std::collections::BTreeMap;
 
 const SECOND: u64 = 1_000_000_000;
 const RECORDS: [u64; 2] = [16_384, 20_480];
+const SUPERBLOCKS: [u64; 2] = [0, 12_288];
 const MEMBER: Device = Device::Member(1);
 
 /// Three members; their rows have one page each.
@@ -73,6 +74,58 @@ fn a_start_without_lost_pages_writes_over_records_that_say_something_else() {
         for copy in copies_of(&mut served.devices, MEMBER) {
             assert!(copy == *after, "{what}: {:?}", MemberRecord::decode(&copy));
         }
+    }
+}
+
+/// The devices, and where they are written.
+struct Watched(Devices, Vec<(Device, u64)>);
+
+impl Media for Watched {
+    fn bytes(&mut self, device: Device) -> Result<u64, IoError> {
+        self.0.bytes(device)
+    }
+
+    fn read(&mut self, device: Device, offset: u64, into: &mut [u8]) -> Result<(), IoError> {
+        self.0.read(device, offset, into)
+    }
+
+    fn write(&mut self, device: Device, offset: u64, bytes: &[u8]) -> Result<(), IoError> {
+        self.1.push((device, offset));
+        self.0.write(device, offset, bytes)
+    }
+
+    fn flush(&mut self, device: Device) -> Result<(), IoError> {
+        self.0.flush(device)
+    }
+}
+
+/// A change that was cut short may call a member in sync, and a start that does not take it for built
+/// still rebuilds it: what its record says counts for that change until the start's own mark is
+/// complete. A copy that is damaged alone is repaired before the mark.
+#[test]
+fn a_record_is_written_over_only_when_the_start_is_marked() {
+    let empty = record(8, &[]);
+    let mut damaged = record(8, &[5]);
+    damaged[100] ^= 1;
+    for (before, written, last) in [
+        ([&damaged, &damaged], &RECORDS[..], true),
+        ([&damaged, &empty], &RECORDS[..1], false),
+        ([&empty, &damaged], &RECORDS[1..], false),
+    ] {
+        let mut devices = array();
+        for (at, bytes) in RECORDS.into_iter().zip(before) {
+            devices.write(MEMBER, at, bytes).expect("written");
+        }
+        let assembly = devices.assembled(&Allow::default());
+        let mut watched = Watched(devices, Vec::new());
+        destage_served::open(&mut watched, &assembly, settings()).expect("it opens");
+        let is_record = |(device, at): &(Device, u64)| *device == MEMBER && RECORDS.contains(at);
+        let is_mark = |(_, at): &(Device, u64)| SUPERBLOCKS.contains(at);
+        let records: Vec<u64> = watched.1.iter().filter(|w| is_record(w)).map(|w| w.1).collect();
+        assert_eq!(records, written);
+        let first = watched.1.iter().position(is_record).expect("written");
+        let marks = watched.1[..first].iter().filter(|w| is_mark(w)).count();
+        assert_eq!(marks, if last { 8 } else { 0 }, "both copies on four devices");
     }
 }
 

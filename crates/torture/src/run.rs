@@ -97,10 +97,10 @@ pub struct Run {
     pub(super) cut_change: Option<Vec<u16>>,
     /// No start was completed since.
     pub(super) change_cut: bool,
-    /// A change or a start's mark was cut short at any time: one device may have it alone.
-    pub(super) marks_cut: bool,
     /// Nor since an NVS device's superblock was damaged besides.
     pub(super) change_doubted: bool,
+    /// A change or a start's mark was cut short at any time: one device may have it alone.
+    pub(super) marks_cut: bool,
     /// A page of a member became wrong since the last scrub began.
     pub(super) wronged_lately: bool,
     /// One became wrong in this life: the stripe memory may have what was to be written there.
@@ -226,8 +226,8 @@ impl Run {
             is_copy: false,
             cut_change: None,
             change_cut: false,
-            marks_cut: false,
             change_doubted: false,
+            marks_cut: false,
             wronged_lately: false,
             wronged_in_memory: false,
             cut_start: false,

@@ -394,6 +394,8 @@ fn mark(
         };
         devices.write(media, &used, &skips)?;
     }
+    // Only now: a change that was cut short before this start counts on what the records say.
+    devices.records.write_over(media)?;
     devices.start_complete();
     Ok(())
 }
