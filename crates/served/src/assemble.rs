@@ -302,6 +302,13 @@ fn newest(found: &[Found], apart: bool) -> Option<Superblock> {
     Some(built.max_by_key(key).unwrap_or(newest))
 }
 
+/// Whether a device that came with a try had less than what was built on last, which the try was
+/// made on: a loss was accepted.
+fn came_stale(own: &Chosen, built_on: u64) -> bool {
+    let had_less = |older: Superblock| (1..built_on).contains(&older.generation);
+    own.superblock.joined > own.superblock.base && own.older.is_some_and(had_less)
+}
+
 /// Tries on what was built last, the newest first, from any copy. `counts`: the superblock that
 /// counts. Their sets of devices are right, but for those that an operator forced.
 fn tries(found: &[Found], counts: &Superblock) -> Vec<Superblock> {
@@ -314,12 +321,18 @@ fn tries(found: &[Found], counts: &Superblock) -> Vec<Superblock> {
         let said = found.iter().filter_map(|(_, said)| said.ok());
         said.flat_map(|own| [Some(own.superblock), own.older]).flatten()
     };
-    let built = said().find(|s| s.generation == number && is(s.identity()));
+    // A repaired copy may have the number, and the rest of a try.
+    let whole = |s: &Superblock| s.base < s.generation;
+    let built = said().find(|s| s.generation == number && whole(s) && is(s.identity()));
     let forced = |s: &Superblock, built: &Superblock| {
         let back = |m: &u16| built.has_failed(*m) && !s.has_failed(*m);
         (0..s.geometry.disks).filter(back).any(|member| built.rebuilt_onto(member).is_none())
     };
+    let stale = found.iter().filter_map(|(_, said)| said.as_ref().ok());
+    let stale = stale.filter(|own| came_stale(own, number));
+    let stale: Vec<u32> = stale.map(|own| own.superblock.identity()).collect();
     let mut tries: Vec<Superblock> = said()
+        .filter(|s| !stale.contains(&s.identity()))
         .filter(|s| s.base == number && s.generation > number && is(s.base_identity))
         .filter(|s| s.log == counts.log && !built.is_some_and(|built| forced(s, &built)))
         .collect();
@@ -383,7 +396,7 @@ impl Assembly {
         // A second copy says that it took a later one for built.
         let taken = match own.confirmed && !own.damaged[1] {
             true => Some(said),
-            false if self.is_a_try(&said) => return true,
+            false if self.is_a_try(&said) => return !came_stale(own, self.built_on()),
             false => own.older.filter(|older| older.generation == said.base),
         };
         let tried = taken.filter(|tried| tried.generation > base && self.is_a_try(tried));
@@ -419,8 +432,8 @@ impl Assembly {
 
     fn is_stale(&self, device: Device, own: &Chosen) -> AssembleError {
         let (said, newest) = (own.superblock.generation, self.superblock.generation);
-        // It has that one, but not as the others do.
-        let older = own.older.filter(|_| said == newest);
+        // It has that one, but not as the others do; or a try, and had less before.
+        let older = own.older.filter(|_| said >= newest);
         AssembleError::Stale { device, has: older.map_or(said, |older| older.generation), newest }
     }
 

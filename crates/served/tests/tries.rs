@@ -128,7 +128,12 @@ fn a_try_that_an_operator_forced_does_not_count() {
     let array = array.with(&[M[0]], false, |_| ()).without(N[0]).without(N[1]);
     assert_eq!(starts(&array), Err(AssembleError::NvsMissing(N[0], GONE)));
     // A member that was not being rebuilt is back in sync.
-    let array = interrupted_after(&[1], 2).without(M[2]);
+    let mut array = interrupted_after(&[1], 2).without(M[2]);
+    assert_eq!(starts(&array), Err(AssembleError::TooManyMissing));
+    // A repaired second copy has the number of what was built, and the rest of the try.
+    let own = array.0.get_mut(&M[0]).expect("a device").as_mut().expect("readable");
+    own.confirmed = false;
+    own.older = Some(Superblock { generation: 9, base: 9, ..own.superblock });
     assert_eq!(starts(&array), Err(AssembleError::TooManyMissing));
 }
 
@@ -167,4 +172,34 @@ fn what_another_half_says_of_rebuilds_does_not_count() {
     let own = array.0.get_mut(&M[0]).expect("a device").as_mut().expect("readable");
     own.superblock = built(M[0], &[]);
     assert_eq!(starts(&array), Ok((vec![0, 1], vec![0, 1], [11, 9])));
+}
+
+/// A start with an accepted loss, which was to use a stale device, was interrupted: the loss is to
+/// be accepted again. A new mirror has everything.
+#[test]
+fn a_stale_device_with_a_try_that_was_to_use_it_is_stale() {
+    let mut array = Array::current().with(&M, true, |said| said.nvs[0] = None).without(N[1]);
+    let tried = |device, second: Option<u64>, joined| {
+        let mut said = superblock(device);
+        said.nvs = [Some(uuid(N[0])), None];
+        let mut older = said;
+        (older.generation, older.base) = (second.unwrap_or(0), 6);
+        (said.generation, said.base, said.joined) = (10, 9, joined);
+        let older = second.map(|_| older);
+        Ok(Chosen { superblock: said, confirmed: false, damaged: [false; 2], older })
+    };
+    let refused = Some(AssembleError::NvsMissing(N[1], GONE));
+    for (second, refused) in [(Some(7), refused), (Some(1), refused), (None, None), (Some(0), None)]
+    {
+        array.0.insert(N[0], tried(N[0], second, 10));
+        for allow in [Allow::default(), degraded()] {
+            assert_eq!(array.assembled(&allow).err(), refused, "{second:?}");
+        }
+    }
+    let mut array = Array::current();
+    for (second, joined, stale) in [(7, 10, true), (9, 10, false), (7, 9, false)] {
+        array.0.insert(M[2], tried(M[2], Some(second), joined));
+        let refused = stale.then_some(AssembleError::Stale { device: M[2], has: 7, newest: 9 });
+        assert_eq!(array.assembled(&Allow::default()).err(), refused, "{second:?}");
+    }
 }
