@@ -99,9 +99,9 @@ impl Media for Watched {
     }
 }
 
-/// A change that was cut short may call a member in sync, and a start that does not take it for built
-/// still rebuilds it: what its record says counts for that change until the start's own mark is
-/// complete. A copy that is damaged alone is repaired before the mark.
+/// A change that was cut short may call a member in sync, and a start that does not take it for
+/// built still rebuilds it: what its record says counts for that change until the start's own mark
+/// is complete. A copy that is damaged alone is repaired before the mark.
 #[test]
 fn a_record_is_written_over_only_when_the_start_is_marked() {
     let empty = record(8, &[]);
