@@ -369,7 +369,7 @@ fn a_rebuilt_member_with_a_damaged_copy_is_used() {
 #[test]
 fn an_nvs_device_without_the_second_copy_that_all_members_have_is_out_of_date() {
     let mut array = Array::current();
-    let said = array.0.get_mut(&N[0]).expect("a device").as_mut().expect("readable");
+    let said = array.said(N[0]);
     let older = Superblock { generation: 8, base: 7, ..said.superblock };
     (said.confirmed, said.older) = (false, Some(older));
     let refused = array.assembled(&Allow::default()).err();
@@ -401,7 +401,7 @@ fn devices_that_were_used_apart_are_refused() {
     // What a start repaired that knew no more than the number says nothing of devices.
     let mut number = apart.clone().with_a_try(&some);
     for device in some {
-        let said = number.0.get_mut(&device).expect("a device").as_mut().expect("readable");
+        let said = number.said(device);
         let older = said.older.as_mut().expect("of the try");
         older.base = older.generation;
     }

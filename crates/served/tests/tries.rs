@@ -91,7 +91,7 @@ fn of_several_tries_one_counts_that_has_enough_members() {
     assert_eq!(starts(&array), Ok((vec![0, 1], vec![0, 1], [10, 9])));
     // And if the newest leaves out an NVS device besides.
     let mut fewer = array.clone();
-    let first = fewer.0.get_mut(&N[0]).expect("a device").as_mut().expect("readable");
+    let first = fewer.said(N[0]);
     first.superblock.nvs[1] = None;
     assert_eq!(starts(&fewer), Ok((vec![0, 1], vec![0, 1], [10, 9])));
     // It may be in second copies alone.
@@ -99,7 +99,7 @@ fn of_several_tries_one_counts_that_has_enough_members() {
     let array = interrupted(2).without(M[0]).without(M[1]);
     let mut array = array.with(&rest, false, |_| ());
     for device in rest {
-        let own = array.0.get_mut(&device).expect("a device").as_mut().expect("readable");
+        let own = array.said(device);
         own.older = Some(own.superblock);
         own.superblock = tried(11, device, &[1, 3], &[2]);
     }
@@ -110,12 +110,12 @@ fn of_several_tries_one_counts_that_has_enough_members() {
 fn a_try_that_an_operator_forced_does_not_count() {
     // It begins another log: the loss of the old one was accepted.
     let mut array = interrupted(2).without(M[2]);
-    let first = array.0.get_mut(&N[0]).expect("a device").as_mut().expect("readable");
+    let first = array.said(N[0]);
     first.superblock.log = LogId([3; 16]);
     assert_eq!(starts(&array), Ok((vec![1, 2], vec![1], [10, 9])));
     // It leaves out an NVS device, or both, which are away now: they may have what nobody else has.
     let mut array = interrupted(2).without(M[2]);
-    let first = array.0.get_mut(&N[0]).expect("a device").as_mut().expect("readable");
+    let first = array.said(N[0]);
     first.superblock.nvs = [Some(uuid(N[0])), None];
     assert_eq!(starts(&array), Ok((vec![1, 2], vec![0], [11, 9])));
     for (device, own) in &mut array.0 {
@@ -131,7 +131,7 @@ fn a_try_that_an_operator_forced_does_not_count() {
     let mut array = interrupted_after(&[1], 2).without(M[2]);
     assert_eq!(starts(&array), Err(AssembleError::TooManyMissing));
     // A repaired second copy has the number of what was built, and the rest of the try.
-    let own = array.0.get_mut(&M[0]).expect("a device").as_mut().expect("readable");
+    let own = array.said(M[0]);
     own.confirmed = false;
     own.older = Some(Superblock { generation: 9, base: 9, ..own.superblock });
     assert_eq!(starts(&array), Err(AssembleError::TooManyMissing));
@@ -144,7 +144,7 @@ fn a_try_on_something_else_does_not_count() {
     for (identity, starts_with) in [(0, Ok((vec![1, 2], vec![0, 1], [10, 9]))), (2, Err(stale))] {
         let other = |said: &mut Superblock| said.base_identity ^= identity;
         let mut array = interrupted(2).without(M[2]).with(&[M[0], M[3], N[1]], true, other);
-        let own = array.0.get_mut(&N[0]).expect("a device").as_mut().expect("readable");
+        let own = array.said(N[0]);
         own.superblock.mark(0, true);
         own.older = Some(built(N[0], &[1, 3]));
         assert_eq!(starts(&array), starts_with);
@@ -157,10 +157,10 @@ fn a_copy_that_has_only_the_number_of_what_was_built_is_no_try() {
     let rest = [M[2], M[3], N[1]];
     let mut array = interrupted(2).without(M[0]);
     for device in rest {
-        let own = array.0.get_mut(&device).expect("a device").as_mut().expect("readable");
+        let own = array.said(device);
         own.superblock = built(device, &[1, 3]);
     }
-    let own = array.0.get_mut(&N[0]).expect("a device").as_mut().expect("readable");
+    let own = array.said(N[0]);
     own.older = Some(Superblock { generation: 9, base: 9, ..tried(9, N[0], &[1, 3], &[]) });
     assert_eq!(starts(&array), Err(AssembleError::TooManyMissing));
 }
@@ -169,7 +169,7 @@ fn a_copy_that_has_only_the_number_of_what_was_built_is_no_try() {
 #[test]
 fn what_another_half_says_of_rebuilds_does_not_count() {
     let mut array = interrupted(0);
-    let own = array.0.get_mut(&M[0]).expect("a device").as_mut().expect("readable");
+    let own = array.said(M[0]);
     own.superblock = built(M[0], &[]);
     assert_eq!(starts(&array), Ok((vec![0, 1], vec![0, 1], [11, 9])));
 }

@@ -68,6 +68,11 @@ impl Array {
         Array(all.map(|device| (device, Ok(chosen(device)))).collect())
     }
 
+    /// What a device says, which can be read.
+    pub fn said(&mut self, device: Device) -> &mut Chosen {
+        self.0.get_mut(&device).expect("a device").as_mut().expect("readable")
+    }
+
     /// Some devices say something else in both copies, or, without `confirmed`, in the first.
     pub fn with(
         mut self,
@@ -76,7 +81,7 @@ impl Array {
         say: impl Fn(&mut Superblock),
     ) -> Array {
         for device in devices {
-            let said = self.0.get_mut(device).expect("a device").as_mut().expect("readable");
+            let said = self.said(*device);
             say(&mut said.superblock);
             said.confirmed = confirmed;
         }
@@ -86,7 +91,7 @@ impl Array {
     /// A crash left one more try on these devices, in their first copies.
     pub fn with_a_try(mut self, devices: &[Device]) -> Array {
         for device in devices {
-            let said = self.0.get_mut(device).expect("a device").as_mut().expect("readable");
+            let said = self.said(*device);
             (said.older, said.confirmed) = (Some(said.superblock), false);
             said.superblock.base = said.superblock.generation;
             said.superblock.generation += 1;
@@ -96,7 +101,7 @@ impl Array {
 
     /// The second copy of a device is damaged.
     pub fn damage(&mut self, device: Device) {
-        let said = self.0.get_mut(&device).expect("a device").as_mut().expect("readable");
+        let said = self.said(device);
         said.damaged[1] = true;
     }
 
