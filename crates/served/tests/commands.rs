@@ -101,6 +101,7 @@ fn a_spare_that_fails_makes_room_for_another() {
             (served.volume.rebuild_status(), served.volume.wants_spare()),
             (vec![], Some(2))
         );
+        assert_eq!(served.volume.superblock().rebuilt_onto(2), None);
         for device in [0, 1].map(Device::Member) {
             let said = read_superblock(&mut served.devices, device).expect("a superblock");
             assert!(said.confirmed && said.superblock.rebuilt_onto(2).is_none(), "{device}");

@@ -9,7 +9,7 @@ use destage_engine::units::PAGE_BYTES;
 use destage_nvslog::member::MemberRecord;
 use destage_nvslog::sizes::Sizes;
 use destage_nvslog::superblock::DATA_START;
-use destage_served::{Alarm, Allow, Cause, Device, IoError, Media, member_bytes};
+use destage_served::{Alarm, Allow, Cause, Device, IoError, Media, OpenError, member_bytes};
 use std::collections::BTreeMap;
 
 const SECOND: u64 = 1_000_000_000;
@@ -77,8 +77,8 @@ fn a_start_without_lost_pages_writes_over_records_that_say_something_else() {
     }
 }
 
-/// The devices, and where they are written.
-struct Watched(Devices, Vec<(Device, u64)>);
+/// The devices, where they are written, and a device whose records cannot be.
+struct Watched(Devices, Vec<(Device, u64)>, Option<Device>);
 
 impl Media for Watched {
     fn bytes(&mut self, device: Device) -> Result<u64, IoError> {
@@ -91,7 +91,10 @@ impl Media for Watched {
 
     fn write(&mut self, device: Device, offset: u64, bytes: &[u8]) -> Result<(), IoError> {
         self.1.push((device, offset));
-        self.0.write(device, offset, bytes)
+        match self.2 == Some(device) && RECORDS.contains(&offset) {
+            true => Err(IoError::MEDIUM),
+            false => self.0.write(device, offset, bytes),
+        }
     }
 
     fn flush(&mut self, device: Device) -> Result<(), IoError> {
@@ -117,7 +120,7 @@ fn a_record_is_written_over_only_when_the_start_is_marked() {
             devices.write(MEMBER, at, bytes).expect("written");
         }
         let assembly = devices.assembled(&Allow::default());
-        let mut watched = Watched(devices, Vec::new());
+        let mut watched = Watched(devices.clone(), Vec::new(), None);
         destage_served::open(&mut watched, &assembly, settings()).expect("it opens");
         let is_record = |(device, at): &(Device, u64)| *device == MEMBER && RECORDS.contains(at);
         let is_mark = |(_, at): &(Device, u64)| SUPERBLOCKS.contains(at);
@@ -126,6 +129,10 @@ fn a_record_is_written_over_only_when_the_start_is_marked() {
         let first = watched.1.iter().position(is_record).expect("written");
         let marks = watched.1[..first].iter().filter(|w| is_mark(w)).count();
         assert_eq!(marks, if last { 8 } else { 0 }, "both copies on four devices");
+        // The start may do without the member then.
+        let mut unwritable = Watched(devices, Vec::new(), Some(MEMBER));
+        let refused = destage_served::open(&mut unwritable, &assembly, settings()).err();
+        assert_eq!(refused, Some(OpenError::Unwritable(MEMBER, IoError::MEDIUM)));
     }
 }
 
