@@ -138,7 +138,7 @@ impl Run {
     }
 
     /// Whether a device is away, or its next write or flush fails.
-    fn some_device_may_fail(&self) -> bool {
+    pub(super) fn some_device_may_fail(&self) -> bool {
         let may_fail = |disk: &Disk| {
             disk.gone || disk.unwritable || disk.write_fails || disk.flush_fails.is_some()
         };

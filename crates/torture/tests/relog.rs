@@ -4,7 +4,7 @@
 
 use destage_engine::array::geometry::Level;
 use destage_engine::units::PAGE_BYTES;
-use destage_served::{Ack, Defect};
+use destage_served::{Ack, Defect, IoError};
 use destage_torture::case::{Case, Wanted};
 use destage_torture::load::{Kind, Request};
 use destage_torture::run::{Counts, End, Run};
@@ -155,6 +155,29 @@ fn a_device_that_was_away_does_not_come_back_with_the_old_log() {
         run.world.nvs[1 - away].gone = true;
         run.open().expect_err("it has another log");
     }
+}
+
+/// A device fails after another log is begun, and in the start that follows without a crash. That
+/// start may need `--degraded`.
+#[test]
+fn a_device_fails_in_the_start_with_another_log() {
+    let mut failed = [false; 2];
+    for (flushes, logs) in (0..60).map(|n| (n / 3, n % 3)) {
+        let mut run = array(2, Level::Raid5, Defect::None);
+        for _ in 0..logs {
+            assert_eq!(run.relog(60), Ok(End::Done));
+        }
+        run.world.nvs[0].flushes_before = flushes;
+        run.world.nvs[0].flush_fails = Some(IoError::MEDIUM);
+        let end = run.relog(60).unwrap_or_else(|why| panic!("after {flushes} flushes: {why}"));
+        if end == End::Crash {
+            run.crash(Survivors::None);
+            run.open().expect("opened");
+        }
+        failed[usize::from(run.world.nvs[0].flush_fails.is_none())] = true;
+        run.read_all().expect("nothing is lost");
+    }
+    assert_eq!(failed, [true; 2], "before and after");
 }
 
 /// The last NVS device is lost, and the array gets another one.
