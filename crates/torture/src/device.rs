@@ -508,6 +508,12 @@ impl Device {
         self.bad.clear();
     }
 
+    /// No further operation fails.
+    pub fn end_errors(&mut self) {
+        (self.write_fails, self.flush_fails, self.loses_write) = (false, None, None);
+        (self.stuck, self.busy) = (None, 0);
+    }
+
     /// A bit flips in a sector, if that was written; whether it was.
     pub fn rot(&mut self, sector: u64, bit: u64) -> bool {
         let Some(page) = self.durable.get_mut(&(sector / SECTORS)) else { return false };

@@ -1,7 +1,7 @@
 //! Writes and flushes that fail under load, and writes of members that are lost or misdirected,
 //! which nothing but a scrub can find. A flush that fails drops what it did not write.
 
-use super::device::Lost;
+use super::device::{Device as Disk, Lost};
 use super::run::Run;
 use super::starve::{Kind as Slow, SUPERBLOCKS};
 use destage_engine::array::layout::DiskPage;
@@ -143,9 +143,6 @@ impl Run {
 
     /// No further operation fails.
     pub(super) fn end_errors(&mut self) {
-        for disk in self.world.members.iter_mut().chain(&mut self.world.nvs) {
-            (disk.write_fails, disk.flush_fails, disk.loses_write) = (false, None, None);
-            (disk.stuck, disk.busy) = (None, 0);
-        }
+        self.world.members.iter_mut().chain(&mut self.world.nvs).for_each(Disk::end_errors);
     }
 }

@@ -122,6 +122,9 @@ impl Run {
         let place = &mut self.world.members[usize::from(*member)];
         core::mem::swap(place, old);
         (place.gone, place.full, place.unwritable) = (false, false, false);
+        // What befell it before it was replaced is over.
+        place.heal();
+        place.end_errors();
         // Another start may fail before it is seen that this place has a stale disk.
         self.failed.insert(DiskId(*member));
     }

@@ -213,6 +213,21 @@ fn a_member_that_was_replaced_is_out_of_date_for_good() {
     }
 }
 
+/// What befell a disk before it was replaced is over when it comes back: the checks know nothing
+/// of it.
+#[test]
+fn a_disk_that_comes_back_can_be_read_and_written() {
+    let mut run = filled(Level::Raid5, Defect::None);
+    run.spoil(2, 1);
+    run.world.members[2].write_fails = true;
+    run.give_up(2).expect("given up");
+    run.replace_member(2).expect("replaced");
+    run.crash(Survivors::None);
+    run.bring_back(0);
+    let back = &run.world.members[2];
+    assert!(!back.has_bad() && !back.write_fails && !back.gone);
+}
+
 /// A second failure that the level tolerates, during a rebuild.
 #[test]
 fn a_second_failure_within_redundancy_is_tolerated() {
