@@ -61,5 +61,5 @@ fn served_without(world: &mut World, device: Device, others: &Assembly) -> bool 
     let mut members = 0..said.geometry.disks;
     let member = members.any(|at| said.has_failed(at) && !others.failed.contains(&at));
     let nvs = others.copies.iter().any(|copy| said.nvs[usize::from(*copy)].is_none());
-    own.confirmed && said.generation > others.superblock.generation && (member || nvs)
+    own.confirmed && said.generation > others.built_on() && (member || nvs)
 }
