@@ -63,6 +63,13 @@ impl Run {
         being.chain(complete).collect()
     }
 
+    /// A member has failed that was rebuilt, at least in part: requests that came before find less.
+    pub(super) fn has_failed_again(&mut self, member: u16) {
+        for pending in self.pending.values_mut() {
+            pending.rebuilt.retain(|(disk, _)| *disk != DiskId(member));
+        }
+    }
+
     /// Whether the disks may not give this page: its own does not have it, and too little is left
     /// of its row. What was rebuilt and written again counts as when it was asked for.
     fn lacks_since(&self, page: u64, asked: &Pending) -> bool {

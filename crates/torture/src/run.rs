@@ -359,6 +359,7 @@ impl Run {
             Alarm::MemberFailed(member, cause) => {
                 self.check_failure(*member, cause)?;
                 self.counts.members_failed += 1;
+                self.has_failed_again(*member);
                 self.right_strips.clear();
                 self.failed.insert(DiskId(*member));
                 self.failed_lately.insert(DiskId(*member));
@@ -392,6 +393,7 @@ impl Run {
             Alarm::RebuildStopped(member, cause) => {
                 self.check_given_up(Device::Member(*member), cause)?;
                 self.counts.spares_failed += 1;
+                self.has_failed_again(*member);
                 self.world.members[usize::from(*member)].gone = true;
             }
             Alarm::PagesLost { ranges, .. } if self.bad_media || self.may_lack_rows() => {
