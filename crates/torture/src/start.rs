@@ -270,7 +270,12 @@ impl Run {
             self.note_loss();
         }
         match opened {
-            Ok(volume) => self.volume = Some(volume),
+            Ok(volume) => {
+                // A loss that was accepted may bring back what one before it had dropped.
+                let dirty = |page| !volume.dirty_in(page, page + 1).is_empty();
+                self.right_strips.retain(|strip| !dirty(strip.page));
+                self.volume = Some(volume);
+            }
             Err(_) if self.world.crashed => {
                 // Devices may be marked: they are not what they were any more.
                 if self.world.early_writes > writes {
