@@ -233,13 +233,18 @@ fn is_built_on(found: &[Found], superblock: &Superblock) -> bool {
     let has_it = |s: &Chosen| {
         s.superblock.generation == superblock.generation && s.superblock.agrees(superblock)
     };
-    let (having, others): (Vec<Chosen>, Vec<Chosen>) = said.partition(has_it);
-    let used = |s: &&Chosen| match s.superblock.role {
+    let (mut having, others): (Vec<Chosen>, Vec<Chosen>) = said.partition(has_it);
+    let used = |s: &Chosen| match s.superblock.role {
         Role::Member(number) => !superblock.has_failed(number),
         Role::Nvs(_) => superblock.nvs.contains(&Some(s.superblock.device)),
         Role::Spare => false,
     };
-    let others: Vec<Superblock> = others.iter().filter(used).map(|s| s.superblock).collect();
+    // A start does not write the second copy of a device again that is still being rebuilt.
+    if having.iter().any(used) {
+        having.retain(|said| used(said) || said.confirmed);
+    }
+    let others: Vec<Superblock> =
+        others.into_iter().filter(used).map(|said| said.superblock).collect();
     // Those that continued from an older one had not seen that all had this one.
     let overtaken =
         |s: &Superblock| s.generation > superblock.generation && s.base < superblock.generation;

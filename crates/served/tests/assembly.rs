@@ -676,6 +676,24 @@ fn of_two_tries_that_of_a_device_which_is_being_rebuilt_does_not_count() {
 }
 
 /// A device that could not be written had what counts: what is left must have it too.
+/// A crash as the last second copy was to be written: the next start writes none on that device.
+#[test]
+fn a_device_that_is_being_rebuilt_may_lack_the_second_copy_of_what_was_built() {
+    let rebuilt = |said: &mut Superblock| {
+        said.mark(3, true);
+        assert!(said.set_rebuild(3, Some(uuid(M[3]))));
+    };
+    let array = Array::current().with(&ALL, true, rebuilt).with(&[M[3]], false, |_| {});
+    for array in [array.clone(), array.clone().without(N[0]), array.clone().without(M[3])] {
+        assert_eq!(array.assembled(&degraded()).map(|assembly| assembly.built_on()), Ok(9));
+    }
+    // If another one lacks it, too, nothing was built.
+    let cut = array.with(&[M[2]], false, |_| {});
+    assert_eq!(cut.assembled(&degraded()).map(|assembly| assembly.built_on()), Ok(8));
+    let cut = cut.with(&[M[3]], true, |_| {});
+    assert_eq!(cut.assembled(&degraded()).map(|assembly| assembly.built_on()), Ok(8));
+}
+
 #[test]
 fn nothing_counts_that_is_older_than_what_was_built() {
     let at_least = |at_least: u64| Allow { at_least, ..Allow::default() };

@@ -18,6 +18,8 @@ const PAGES: u64 = 3;
 const STARTS: u64 = 3;
 /// Operations after which it does, at most: those that mark the devices are among them.
 const OPERATIONS: u64 = 60;
+/// A start is cut short after one of this many first marks.
+const FIRST_MARKS: u64 = 3;
 /// Sets of devices of both halves that are tried.
 const MIXES: u64 = 12;
 /// Ways to halve the members that are tried.
@@ -113,20 +115,31 @@ impl Run {
         marked.into_iter().filter(|device| second(device) > least).collect()
     }
 
-    /// Lets the others serve while this device is away, and asks for a start with all.
+    /// Lets the others serve while this device is away, or a start of theirs be cut short, and asks
+    /// for a start with all. Sometimes a start with all was cut short before, as the first devices
+    /// were marked.
     ///
     /// # Errors
     /// It is refused, with `--degraded` too, or the one before.
     pub(super) fn suppose_back(&mut self, device: Device) -> Result<(), String> {
         let mut copy = self.copy();
+        if self.draws.supposed.below(2) == 0 {
+            let marks = copy.after_a_start()?.world.mark_writes;
+            let drawn = self.draws.supposed.below(FIRST_MARKS) as usize;
+            if let Some(mark) = marks.get(drawn) {
+                copy.interrupt_a_start(mark + 1)?;
+            }
+        }
         copy.world.device(device).gone = true;
         if assembled(&mut copy.world, &Allow::degraded()).is_err() {
             return Ok(());
         }
         self.counts.supposed += 1;
-        let served = copy.serves_without(&[device]);
-        let served = served.map_err(|why| format!("{device:?} away besides: {why}"))?;
-        if !served {
+        let ended = match self.draws.supposed.below(2) {
+            0 => copy.marks_without(device).map(|()| true),
+            _ => copy.serves_without(&[device]),
+        };
+        if !ended.map_err(|why| format!("{device:?} away besides: {why}"))? {
             return Ok(());
         }
         copy.world.device(device).gone = false;
@@ -136,6 +149,15 @@ impl Run {
             _ => assembled(&mut copy.world, &Allow::degraded()),
         };
         why.map(drop).map_err(|why| format!("{device:?} was away, and is back: refused: {why:?}"))
+    }
+
+    /// A start without this device is cut short after all others have their first marks.
+    fn marks_without(&mut self, device: Device) -> Result<(), String> {
+        self.mishaps.away.push(device);
+        let marks = self.after_a_start()?.world.mark_writes;
+        let Some(last) = marks.last() else { return Ok(()) };
+        let more = self.draws.supposed.below(marks.len() as u64);
+        self.interrupt_a_start(last + 1 + more)
     }
 
     /// Serves without these devices and acknowledges something. The power fails then, and perhaps

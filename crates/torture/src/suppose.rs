@@ -188,7 +188,7 @@ impl Run {
     }
 
     /// A copy after a start, whose operations are counted.
-    fn after_a_start(&mut self) -> Result<Run, String> {
+    pub(super) fn after_a_start(&mut self) -> Result<Run, String> {
         let mut copy = self.copy();
         copy.open_either_way().map_err(|why| format!("a start besides: {why}"))?;
         Ok(copy)
@@ -478,7 +478,7 @@ impl Run {
     }
 
     /// The power fails in a start, before or in its operation of this number.
-    fn interrupt_a_start(&mut self, operation: u64) -> Result<(), String> {
+    pub(super) fn interrupt_a_start(&mut self, operation: u64) -> Result<(), String> {
         self.world.crash_at = Some(self.world.operations + operation);
         self.open_either_way()?;
         self.crash(Survivors::Random);

@@ -135,6 +135,8 @@ pub struct World {
     pub(super) anchor_writes: Vec<u64>,
     /// The same for ring and slots.
     pub(super) log_writes: Vec<u64>,
+    /// Those that wrote a device's first copy of its superblock.
+    pub(super) mark_writes: Vec<u64>,
     /// The next commit of this NVS device with a destage's intent cannot be written.
     pub(super) fails_intent: Option<u16>,
     /// What NVS devices write may be torn anywhere, not only between sectors.
@@ -178,6 +180,7 @@ impl World {
             first_write: None,
             anchor_writes: Vec::new(),
             log_writes: Vec::new(),
+            mark_writes: Vec::new(),
             fails_intent: None,
             nvs_is_memory: false,
             newest_held: false,
@@ -735,6 +738,7 @@ impl Media for World {
         self.early_writes += u64::from(!self.crashed);
         self.first_write.get_or_insert(self.operations);
         match device {
+            _ if offset == 0 => self.mark_writes.push(self.operations),
             Device::Nvs(_) if ANCHORS.contains(&offset) => self.anchor_writes.push(self.operations),
             Device::Nvs(_) if offset >= DATA_START => self.log_writes.push(self.operations),
             _ => {}
