@@ -143,9 +143,12 @@ impl Run {
             return Ok(());
         }
         copy.world.device(device).gone = false;
-        // It looks as if it had served without them.
+        // It looks as if it had served without them, or others are missing.
+        let allowed = |why: &AssembleError| {
+            matches!(why, AssembleError::Disagrees(_) | AssembleError::Degraded(..))
+        };
         let why = match assembled(&mut copy.world, &Allow::default()) {
-            Err(why) if !matches!(why, AssembleError::Disagrees(_)) => Err(why),
+            Err(why) if !allowed(&why) => Err(why),
             _ => assembled(&mut copy.world, &Allow::degraded()),
         };
         why.map(drop).map_err(|why| format!("{device:?} was away, and is back: refused: {why:?}"))

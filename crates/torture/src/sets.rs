@@ -17,6 +17,8 @@ impl Run {
     /// # Errors
     /// A set makes an array, and with one device more it does not.
     pub(super) fn check_sets(&mut self) -> Result<(), String> {
+        // An array that stops cuts its marks short, too.
+        self.marks_cut |= !self.ahead().is_empty();
         let mut world = self.copy().world;
         let members = (0..world.members.len() as u16).map(Device::Member);
         let all = members.chain((0..world.nvs.len() as u16).map(Device::Nvs));

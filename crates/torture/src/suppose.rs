@@ -296,6 +296,10 @@ impl Run {
     /// How many NVS devices are in use, if all devices say the same: of a change that some know of,
     /// one device alone cannot know whether it was completed.
     pub(super) fn nvs_named_by_all(&self) -> Option<usize> {
+        if !self.case.geometry.survives(&self.failed) {
+            // The array has stopped, and what failed last is used again.
+            return None;
+        }
         let members = (0u16..).zip(&self.world.members);
         let used = members.filter(|(number, _)| !self.failed.contains(DiskId(*number)));
         let mut said = BTreeSet::new();
