@@ -111,7 +111,9 @@ impl Run {
     pub(super) fn ahead(&self) -> Vec<Device> {
         let second = |device: &Device| self.generation_at(*device, SUPERBLOCKS[1]);
         let marked = self.marked();
-        let least = marked.iter().filter_map(second).min();
+        let first = |device: &Device| self.generation_at(*device, SUPERBLOCKS[0]);
+        let newest = marked.iter().filter_map(first).max();
+        let least = marked.iter().filter(|device| first(device) == newest).filter_map(second).min();
         marked.into_iter().filter(|device| second(device) > least).collect()
     }
 

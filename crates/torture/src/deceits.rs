@@ -64,7 +64,7 @@ impl Run {
         let protected = match mirrored {
             true => Vec::new(),
             false if self.stopped_cleanly => Vec::new(),
-            false => unconfirmed(self.world.nvs[copy].written_durably()),
+            false => unconfirmed(&self.world.nvs[copy]),
         };
         let before = self.world.nvs[copy].clone();
         let Some(place) = self.deceive(copy, deceit, &protected) else { return Ok(()) };
@@ -163,25 +163,28 @@ fn sequence(bytes: &[u8]) -> Option<u64> {
     Claim::read(bytes).map(|claim| claim.header.sequence)
 }
 
+/// Whether a write is still as it was made: a start that was interrupted may have overwritten it.
+fn is_there(disk: &Disk, write: &Durable) -> bool {
+    let mut now = vec![0; write.new.len()];
+    disk.read(write.offset, &mut now).is_ok() && now == write.new
+}
+
 /// The newest commit that a later one says is durable.
 pub(super) fn last_confirmed(disk: &Disk) -> Option<Arc<Durable>> {
-    let written = disk.written_durably();
-    let headers = written.iter().filter_map(|write| Claim::read(&write.new));
+    let written = || disk.written_durably().iter().filter(|write| is_there(disk, write));
+    let headers = written().filter_map(|write| Claim::read(&write.new));
     let durable = headers.map(|claim| claim.header.durable_through).max()?;
-    let there = |write: &Durable| {
-        let mut now = vec![0; write.new.len()];
-        disk.read(write.offset, &mut now).is_ok() && now == write.new
-    };
-    let mut confirmed = written.iter().filter(|write| sequence(&write.new) == Some(durable));
-    confirmed.find(|write| there(write)).cloned()
+    written().find(|write| sequence(&write.new) == Some(durable)).cloned()
 }
 
 /// What was written by commits that no later commit confirms: bytes of the device.
-fn unconfirmed(writes: &[Arc<Durable>]) -> Vec<Range<u64>> {
+fn unconfirmed(disk: &Disk) -> Vec<Range<u64>> {
     let header = |write: &Durable| Claim::read(&write.new).map(|claim| claim.header);
     // Each commit is submitted right before its pages.
-    let mut by_submission: Vec<&Durable> = writes.iter().map(|write| &**write).collect();
-    let confirmed = by_submission.iter().filter_map(|w| header(w)).map(|h| h.durable_through).max();
+    let mut by_submission: Vec<&Durable> =
+        disk.written_durably().iter().map(|write| &**write).collect();
+    let there = by_submission.iter().filter(|write| is_there(disk, write));
+    let confirmed = there.filter_map(|w| header(w)).map(|header| header.durable_through).max();
     let mut sequence = 0;
     let mut ranges = Vec::new();
     by_submission.sort_by_key(|write| write.asked);

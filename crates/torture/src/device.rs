@@ -511,7 +511,7 @@ impl Device {
     /// No further operation fails.
     pub fn end_errors(&mut self) {
         (self.write_fails, self.flush_fails, self.loses_write) = (false, None, None);
-        (self.stuck, self.busy) = (None, 0);
+        (self.stuck, self.busy, self.flushes_before) = (None, 0, 0);
     }
 
     /// A bit flips in a sector, if that was written; whether it was.

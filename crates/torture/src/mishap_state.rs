@@ -4,6 +4,7 @@ use super::device::Device as Disk;
 use super::model::Model;
 use destage_engine::array::disks::DiskSet;
 use destage_engine::array::layout::DiskPage;
+use destage_engine::units::Page;
 use destage_served::Device;
 
 /// Everything as it was at one moment with the power off.
@@ -20,6 +21,10 @@ pub(super) struct Snapshot {
     pub(super) mirrored: bool,
     pub(super) cut_acceptance: bool,
     pub(super) left_whole: bool,
+    pub(super) relogging: bool,
+    pub(super) stopped_cleanly: bool,
+    pub(super) change_doubted: bool,
+    pub(super) wronged: Vec<Page>,
     /// As in [`Mishaps`].
     pub(super) unreadable_log: bool,
     pub(super) nvs_pages: u64,

@@ -402,6 +402,10 @@ impl Run {
             mirrored: self.is_mirrored(),
             cut_acceptance: self.cut_acceptance,
             left_whole: self.left_whole,
+            relogging: self.relogging,
+            stopped_cleanly: self.stopped_cleanly,
+            change_doubted: self.change_doubted,
+            wronged: self.wronged.clone(),
             unreadable_log: self.mishaps.unreadable_log,
             nvs_pages: self.case.nvs_pages,
             room: self.world.room,
@@ -470,6 +474,10 @@ impl Run {
             mirrored,
             cut_acceptance,
             left_whole,
+            relogging,
+            stopped_cleanly,
+            change_doubted,
+            wronged,
             unreadable_log,
             nvs_pages,
             room,
@@ -481,7 +489,9 @@ impl Run {
         (self.reported_lost, self.rows_lost, self.retired) = (reported_lost, rows_lost, retired);
         self.set_nvs_state(nvs_lost, mirrored);
         self.cut_acceptance = cut_acceptance;
-        self.left_whole = left_whole;
+        (self.left_whole, self.relogging) = (left_whole, relogging);
+        (self.stopped_cleanly, self.wronged) = (stopped_cleanly, wronged);
+        self.change_doubted = change_doubted;
         // Perhaps: what was done then may have been a change.
         self.change_cut = true;
         self.mishaps = Mishaps { unreadable_log, ..Mishaps::default() };

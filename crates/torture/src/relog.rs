@@ -83,6 +83,7 @@ impl Run {
             self.volume_mut().pause(false);
             return Ok(End::Done);
         };
+        self.world.forget_flights();
         // The new superblocks name those that are away as failed, however far the change gets.
         for member in &assembly.failed {
             self.failed.insert(DiskId(*member));

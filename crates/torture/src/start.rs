@@ -10,6 +10,13 @@ use destage_served::{Ack, Allow, Assembly, Device, Found, IoError, NoSuperblock,
 /// More than a ring has blocks.
 const STARTS_IN_A_LOOP: u32 = 80;
 
+/// Whether a check has failed: otherwise an error is a refusal, which a mishap may explain.
+fn has_failed(end: &Result<End, String>) -> bool {
+    let refusals = ["assemble: ", "open: "];
+    let is_one = |why: &String| refusals.iter().any(|refusal| why.starts_with(refusal));
+    end.as_ref().is_err_and(|why| !is_one(why))
+}
+
 impl Run {
     /// Assembles and opens the array. A start that is refused is tried again after the mishaps are
     /// undone.
@@ -62,6 +69,9 @@ impl Run {
     pub(super) fn open_as(&mut self, plain: bool) -> Result<End, String> {
         self.model.set_volatile(self.case.settings.ack == Ack::Flush);
         let mut end = self.try_open(plain);
+        if has_failed(&end) {
+            return end;
+        }
         if plain
             && !self.plain
             && let Err(why) = &end
@@ -71,6 +81,9 @@ impl Run {
             let (why, whole) = (why.clone(), self.left_whole);
             self.volume = None;
             end = self.try_open(false);
+            if has_failed(&end) {
+                return end;
+            }
             if end.is_ok() && whole {
                 return Err(format!("refused without --degraded, nothing was missing: {why}"));
             }

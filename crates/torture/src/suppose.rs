@@ -325,9 +325,8 @@ impl Run {
         copy.mishaps.snapshot = Some(Box::new(self.snapshot()));
         copy.restore_all();
         copy.is_copy = true;
-        copy.wronged = self.wronged.clone();
         copy.failed_lately = self.failed_lately.clone();
-        (copy.relogging, copy.cut_writes) = (self.relogging, self.cut_writes.clone());
+        copy.cut_writes = self.cut_writes.clone();
         (copy.change_cut, copy.marks_cut) = (self.change_cut, self.marks_cut);
         copy.plain = self.plain;
         copy

@@ -247,6 +247,11 @@ impl World {
         core::mem::take(&mut self.members[usize::from(member)])
     }
 
+    /// The answers to what is in flight are nobody's: another volume begins with its first number.
+    pub fn forget_flights(&mut self) {
+        self.flights.clear();
+    }
+
     /// A member has a cache as is assumed of it: none, or a volatile one. A member that is written
     /// with FUA keeps by chance nothing of what is not.
     pub fn set_cache(&mut self, member: u16, how: Durability) {
