@@ -390,6 +390,9 @@ impl Run {
                 self.start_again(Some(if runs { Survivors::Runs } else { Survivors::Random }))?
             }
         };
+        if end == End::Crash && !self.world.crashed {
+            return Err("it ends, and the power has not failed".to_string());
+        }
         if end == End::Done {
             end = self.check_rows()?;
         }
