@@ -694,6 +694,29 @@ fn a_device_that_is_being_rebuilt_may_lack_the_second_copy_of_what_was_built() {
     assert_eq!(cut.assembled(&degraded()).map(|assembly| assembly.built_on()), Ok(8));
 }
 
+/// A member fails as it gets its second copy. The next change leaves it out, and is cut short.
+#[test]
+fn what_a_later_try_was_made_on_was_built() {
+    let on_it = |said: &mut Superblock| {
+        (said.base_identity, said.base, said.generation) = (said.identity(), 9, 10);
+        said.mark(3, true);
+    };
+    let mut array = Array::current().with(&N, true, on_it).with(&[M[3]], false, |_| {});
+    for device in [M[0], M[1]] {
+        array = array.with(&[device], false, on_it);
+        array.said(device).older = Some(superblock(device));
+    }
+    for away in [M[1], M[2]] {
+        let assembled = array.clone().without(away).assembled(&degraded());
+        let Device::Member(missing) = away else { unreachable!() };
+        assert_eq!(used(&assembled), Some((vec![missing], vec![0, 1])), "{away:?}");
+    }
+    // What continued from before it says that it was not.
+    let before = |said: &mut Superblock| said.base = 8;
+    let assembled = array.with(&[N[1]], true, before).without(M[2]).assembled(&degraded());
+    assert_ne!(assembled.map(|assembly| assembly.built_on()), Ok(9));
+}
+
 #[test]
 fn nothing_counts_that_is_older_than_what_was_built() {
     let at_least = |at_least: u64| Allow { at_least, ..Allow::default() };

@@ -95,6 +95,8 @@ pub struct Device {
     pub flushes_before: u64,
     /// The next write fails, and nothing of it is written.
     pub write_fails: bool,
+    /// The next write of its superblock's second copy fails.
+    pub mark_fails: bool,
     /// Writes to these sectors fail.
     pub stuck: Option<core::ops::Range<u64>>,
     /// How many pages became unreadable in this life, and were so when it began.
@@ -508,10 +510,16 @@ impl Device {
         self.bad.clear();
     }
 
+    /// Whether an operation will fail.
+    pub fn fails_soon(&self) -> bool {
+        self.write_fails || self.mark_fails || self.flush_fails.is_some()
+    }
+
     /// No further operation fails.
     pub fn end_errors(&mut self) {
         (self.write_fails, self.flush_fails, self.loses_write) = (false, None, None);
         (self.stuck, self.busy, self.flushes_before) = (None, 0, 0);
+        self.mark_fails = false;
     }
 
     /// A bit flips in a sector, if that was written; whether it was.

@@ -59,14 +59,35 @@ impl Run {
         if self.bad_media || !known && !self.may_be_away(member) {
             return;
         }
+        let marked = kind == 0 && self.case.pressed && self.cause_a_change(member);
         let disk = &mut self.world.members[usize::from(member)];
         match kind {
+            0 if marked => disk.mark_fails = true,
             0 | 1 => disk.write_fails = true,
             2 => disk.flush_fails = Some(IoError::FULL),
             _ => disk.flush_fails = Some(IoError::MEDIUM),
         }
         self.counts.mishaps += 1;
         self.press(&[Slow::Marks(SUPERBLOCKS)]);
+    }
+
+    /// Another device is lost, of which the superblocks will tell; whether there is one that can be
+    /// done without.
+    fn cause_a_change(&mut self, member: u16) -> bool {
+        if self.is_mirrored() {
+            let copy = self.draws.errors.below(2) as usize;
+            self.world.nvs[copy].gone = true;
+            return true;
+        }
+        let other = self.draws.errors.below(u64::from(self.case.geometry.disks)) as u16;
+        let mut failing = self.failing();
+        failing.insert(DiskId(member));
+        failing.insert(DiskId(other));
+        let may = other != member && self.case.geometry.survives(&failing) && self.rows_are_right();
+        if may {
+            self.world.members[usize::from(other)].gone = true;
+        }
+        may
     }
 
     /// One of two devices fails, or one that is being filled.

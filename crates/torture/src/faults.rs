@@ -88,8 +88,7 @@ impl Run {
             });
         }
         for (number, disk) in (0..).zip(&self.world.members) {
-            let soon = disk.write_fails || disk.flush_fails.is_some() || disk.stuck.is_some();
-            if disk.gone || disk.hangs || soon {
+            if disk.gone || disk.hangs || disk.fails_soon() || disk.stuck.is_some() {
                 failing.insert(DiskId(number));
             }
         }

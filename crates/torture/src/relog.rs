@@ -140,9 +140,7 @@ impl Run {
 
     /// Whether a device is away, or its next write or flush fails.
     pub(super) fn some_device_may_fail(&self) -> bool {
-        let may_fail = |disk: &Disk| {
-            disk.gone || disk.unwritable || disk.write_fails || disk.flush_fails.is_some()
-        };
+        let may_fail = |disk: &Disk| disk.gone || disk.unwritable || disk.fails_soon();
         self.world.members.iter().chain(&self.world.nvs).any(may_fail)
     }
 

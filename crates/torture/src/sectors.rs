@@ -129,8 +129,7 @@ impl Run {
         let Some(page) = of_volume.filter(|_| done > 0 && member != rebuild.member) else { return };
         let clean = self.volume().dirty_in(page, page + 1).is_empty();
         // What is rebuilt may be complete when this member fails, and is needed then.
-        let fails = |disk: &Disk| disk.write_fails || disk.flush_fails.is_some();
-        let fails_soon = self.world.members.iter().any(fails);
+        let fails_soon = self.world.members.iter().any(Disk::fails_soon);
         // Writes may wait for space.
         let writes = self.pending.values().any(|pending| pending.request.kind != Kind::Read);
         if !clean

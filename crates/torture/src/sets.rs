@@ -8,8 +8,8 @@ use super::run::Run;
 use super::world::World;
 use destage_served::{Allow, AssembleError, Assembly, Device};
 
-/// Sets of devices that are tried after a crash.
-const SETS: u64 = 12;
+/// Sets of devices that are tried after a crash, and after one that cut a change short.
+const SETS: [u64; 2] = [12, 40];
 
 impl Run {
     /// Tries sets of devices, which are chosen at random. Nothing is started.
@@ -24,7 +24,7 @@ impl Run {
         let all = members.chain((0..world.nvs.len() as u16).map(Device::Nvs));
         let there: Vec<Device> = all.filter(|device| !world.device(*device).gone).collect();
         let whole = !self.marks_cut && !self.mishaps.any();
-        for _ in 0..SETS {
+        for _ in 0..SETS[usize::from(self.cut_change.is_some())] {
             let degraded = !whole || self.draws.sets.below(2) == 0;
             let allow = Allow { degraded, ..Allow::default() };
             for device in &there {

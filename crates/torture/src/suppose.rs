@@ -334,7 +334,7 @@ impl Run {
 
     fn survive(&mut self, fault: &Fault) -> Result<(), String> {
         self.mishaps.must_start = true;
-        let mut end = match *fault {
+        let end = match *fault {
             Fault::Later => return self.survive_later(),
             Fault::Anchor(place) => {
                 self.world.nvs.iter_mut().for_each(|disk| disk.spoil(place));
@@ -390,6 +390,11 @@ impl Run {
                 self.start_again(Some(if runs { Survivors::Runs } else { Survivors::Random }))?
             }
         };
+        self.check_survived(end)
+    }
+
+    /// The power fails, or all is there.
+    fn check_survived(&mut self, mut end: End) -> Result<(), String> {
         if end == End::Crash && !self.world.crashed {
             return Err("it ends, and the power has not failed".to_string());
         }

@@ -2,7 +2,7 @@
 //! at any of them.
 
 use super::device::{Device as Disk, Lost, SECTOR, Survivors};
-use super::starve::{ANCHOR_BYTES, ANCHORS, RECORDS, Starved};
+use super::starve::{ANCHOR_BYTES, ANCHORS, RECORDS, SUPERBLOCKS, Starved};
 use destage_engine::flushes::Durability;
 use destage_engine::units::PAGE_BYTES;
 use destage_nvslog::commit::Claim;
@@ -71,7 +71,8 @@ fn fails(disk: &mut Disk, op: &Op) -> Result<(), IoError> {
     if matches!(op.kind, OpKind::Write { .. }) && core::mem::take(&mut disk.write_fails) {
         return Err(IoError::MEDIUM);
     }
-    if disk.is_stuck(op) {
+    let second = matches!(op.kind, OpKind::Write { offset, .. } if offset == SUPERBLOCKS[1]);
+    if disk.is_stuck(op) || second && core::mem::take(&mut disk.mark_fails) {
         return Err(IoError::MEDIUM);
     }
     Ok(())
