@@ -121,7 +121,7 @@ impl Run {
         let (member, old) = &mut self.retired[at];
         let place = &mut self.world.members[usize::from(*member)];
         core::mem::swap(place, old);
-        (place.gone, place.full, place.unwritable) = (false, false, false);
+        (place.gone, place.hangs, place.full, place.unwritable) = (false, false, false, false);
         // What befell it before it was replaced is over.
         place.heal();
         place.end_errors();

@@ -134,7 +134,10 @@ impl Run {
         let mut disks = self.world.members.iter().chain(&self.world.nvs);
         if self.cut_change.is_some() && !disks.any(Disk::has_cached) {
             for device in self.ahead() {
-                self.suppose_back(device)?;
+                // A copy in memory may be torn in the next mark.
+                if !(self.world.nvs_is_memory && matches!(device, Device::Nvs(_))) {
+                    self.suppose_back(device)?;
+                }
             }
         }
         if self.nvs_named_by_all().is_some() {

@@ -219,13 +219,13 @@ fn a_member_that_was_replaced_is_out_of_date_for_good() {
 fn a_disk_that_comes_back_can_be_read_and_written() {
     let mut run = filled(Level::Raid5, Defect::None);
     run.spoil(2, 1);
-    run.world.members[2].write_fails = true;
+    (run.world.members[2].write_fails, run.world.members[2].hangs) = (true, true);
     run.give_up(2).expect("given up");
     run.replace_member(2).expect("replaced");
     run.crash(Survivors::None);
     run.bring_back(0);
     let back = &run.world.members[2];
-    assert!(!back.has_bad() && !back.write_fails && !back.gone);
+    assert!(!back.has_bad() && !back.write_fails && !back.hangs && !back.gone);
 }
 
 /// A second failure that the level tolerates, during a rebuild.
