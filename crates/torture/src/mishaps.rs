@@ -349,7 +349,9 @@ impl Run {
 
     /// A device is shorter than it was.
     fn cut_short(&mut self) {
-        let Some(device) = self.any_device() else { return };
+        let Some(device) = self.any_device().filter(|device| self.has_witness(*device)) else {
+            return;
+        };
         let start = 1 << 20;
         let end = match device {
             Device::Member(_) => member_bytes(&self.case.geometry),
