@@ -8,7 +8,8 @@ use destage_engine::array::geometry::{Geometry, Level};
 use destage_engine::units::PAGE_BYTES;
 use destage_nvslog::sizes::Sizes;
 use destage_served::{
-    Ack, Alarm, Allow, Answer, Command, IoError, Reply, Settings, Ticket, Volume,
+    Ack, Alarm, Allow, Answer, Cause, Command, Device, IoError, Op, OpKind, Reply, Settings,
+    Ticket, Volume,
 };
 
 const PAGE: usize = PAGE_BYTES as usize;
@@ -143,6 +144,26 @@ fn what_waits_for_the_disks_is_answered_when_the_cache_is_on_again() {
     assert_eq!(answers(&mut served), [(2, None)]);
     assert_eq!(served.volume.dirty_in(6, 7), [(6, 1)]);
     served.run();
+}
+
+/// What a read has shown must be there after a crash: a destage in flight is not on the disks yet.
+#[test]
+fn a_read_waits_for_the_disks_if_it_shows_what_is_being_destaged() {
+    let mut served = served(Ack::Nvs);
+    let now = served.now();
+    served.volume.give_up_nvs(now, 0, Cause::Asked);
+    served.run();
+    submit(&mut served, 1, write(5), 7);
+    let writes =
+        |op: &Op| matches!((op.device, &op.kind), (Device::Member(_), OpKind::Write { .. }));
+    assert!(served.steps_until(writes), "it is destaged");
+    submit(&mut served, 2, read(5), 0);
+    submit(&mut served, 3, read(9), 0);
+    assert_eq!(answers(&mut served), []);
+    served.run_until(u64::MAX, |volume| volume.status().requests == 0);
+    let mut done = answers(&mut served);
+    done.sort_unstable();
+    assert_eq!(done, [(1, None), (2, Some(7)), (3, Some(0))]);
 }
 
 /// Nothing makes space, so nothing is in flight; the volume has a request all the same.

@@ -13,6 +13,7 @@ use crate::dispatch::{Dispatch, Order};
 use crate::event::DiskCommand;
 use crate::faults::Faults;
 use crate::idle::IdleTime;
+use crate::limits::Limits;
 use crate::nvs::directory::Directory;
 use crate::policy::{self, PolicyContext};
 use crate::rate;
@@ -297,6 +298,21 @@ fn a_kept_destage_is_not_retried_while_a_scrub_has_its_rows() {
     assert!(all.keeps(GroupId(1)) && all.in_flight() == 2);
     array.state.faults.locks.release(GroupId(1));
     assert_eq!(retried(&mut all, &mut array), [1], "the others are in flight");
+}
+
+/// The window has read the row, and would write the page as it was before the destage.
+#[test]
+fn a_kept_destage_is_not_retried_while_a_rebuild_has_its_rows() {
+    let mut all = destager((0..3).map(|group| destage(group, 1, Kept, false)).collect());
+    let mut array = Array::new();
+    array.rebuilds.set_limits(Limits { window_pages: 2, depth: 1, ..Limits::default() });
+    array.rebuilds.begin(DiskId(0), 1, &mut array.state);
+    array.rebuilds.pump(&mut array.state, core::iter::empty::<GroupId>, &mut array.actions);
+    array.actions.clear();
+    assert_eq!(retried(&mut all, &mut array), [0]);
+    array.rebuilds.end(DiskId(0), false, &mut array.state, &mut array.actions);
+    array.actions.clear();
+    assert_eq!(retried(&mut all, &mut array), [1, 2]);
 }
 
 #[test]
