@@ -256,7 +256,9 @@ fn is_built_on(found: &[Found], superblock: &Superblock) -> bool {
         && (older > 1 || other || having.iter().any(came_alone));
     let confirmed = having.iter().all(|s| s.confirmed) || members_have_it(&having);
     // One that fails as it gets its second copy is left out by the next, which is made on this.
-    let made_on = |s: &Superblock| s.generation > superblock.generation && s.is_made_on(superblock);
+    let made_on = |s: &Superblock| {
+        s.generation > superblock.generation && s.base_identity != 0 && s.is_made_on(superblock)
+    };
     let confirmed = confirmed || others.iter().any(made_on);
     confirmed && !others.iter().any(overtaken) && !doubtful
 }
