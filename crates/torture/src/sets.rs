@@ -59,9 +59,12 @@ impl Run {
 /// Whether this device may have served without one of those that the others would use.
 fn served_without(world: &mut World, device: Device, others: &Assembly) -> bool {
     let Ok(own) = destage_served::read_superblock(world, device) else { return false };
-    let said = own.superblock;
-    let mut members = 0..said.geometry.disks;
-    let member = members.any(|at| said.has_failed(at) && !others.failed.contains(&at));
-    let nvs = others.copies.iter().any(|copy| said.nvs[usize::from(*copy)].is_none());
-    own.confirmed && said.generation > others.built_on() && (member || nvs)
+    // A try in its first copy alone says nothing; what it was made on may.
+    let said = [own.confirmed.then_some(own.superblock), own.older];
+    said.into_iter().flatten().any(|said| {
+        let mut members = 0..said.geometry.disks;
+        let member = members.any(|at| said.has_failed(at) && !others.failed.contains(&at));
+        let nvs = others.copies.iter().any(|copy| said.nvs[usize::from(*copy)].is_none());
+        said.generation > others.built_on() && (member || nvs)
+    })
 }
