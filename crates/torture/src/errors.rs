@@ -71,8 +71,8 @@ impl Run {
         self.press(&[Slow::Marks(SUPERBLOCKS)]);
     }
 
-    /// Another device is lost, of which the superblocks will tell; whether there is one that can be
-    /// done without.
+    /// Another device is lost, which the superblocks will record; whether the array can do without
+    /// one.
     fn cause_a_change(&mut self, member: u16) -> bool {
         if self.is_mirrored() {
             let copy = self.draws.errors.below(2) as usize;

@@ -140,8 +140,8 @@ impl Run {
 
     /// Whether a device is away, or its next write or flush fails.
     pub(super) fn some_device_may_fail(&self) -> bool {
-        let may_fail = |disk: &Disk| disk.gone || disk.unwritable || disk.fails_soon();
-        self.world.members.iter().chain(&self.world.nvs).any(may_fail)
+        let mut disks = self.world.members.iter().chain(&self.world.nvs);
+        !self.all_there() || disks.any(Disk::fails_soon)
     }
 
     fn replaces_full_log(&self) -> bool {

@@ -134,7 +134,7 @@ impl Run {
     }
 
     /// Whether all devices are there, and can be written.
-    fn all_there(&self) -> bool {
+    pub(super) fn all_there(&self) -> bool {
         let mut disks = self.world.members.iter().chain(&self.world.nvs);
         disks.all(|disk| !disk.gone && !disk.unwritable)
     }

@@ -744,7 +744,7 @@ impl Media for World {
         self.early_writes += u64::from(!self.crashed);
         self.first_write.get_or_insert(self.operations);
         match device {
-            _ if offset == 0 => self.mark_writes.push(self.operations),
+            _ if offset == SUPERBLOCKS[0] => self.mark_writes.push(self.operations),
             Device::Nvs(_) if ANCHORS.contains(&offset) => self.anchor_writes.push(self.operations),
             Device::Nvs(_) if offset >= DATA_START => self.log_writes.push(self.operations),
             _ => {}
