@@ -166,6 +166,31 @@ fn a_read_waits_for_the_disks_if_it_shows_what_is_being_destaged() {
     assert_eq!(done, [(1, None), (2, Some(7)), (3, Some(0))]);
 }
 
+/// Such a read does not wait where a FLUSH makes durable: then the FLUSH does, though nobody waits
+/// for the write any more.
+#[test]
+fn a_flush_waits_for_the_disks_to_have_what_a_read_has_shown() {
+    let mut served = served(Ack::Flush);
+    let now = served.now();
+    served.volume.give_up_nvs(now, 0, Cause::Asked);
+    served.run();
+    submit(&mut served, 1, write(5), 7);
+    let now = served.now();
+    served.volume.withdraw(now, &[1].into());
+    submit(&mut served, 2, read(5), 0);
+    assert_eq!(answers(&mut served), [(2, Some(7))]);
+    submit(&mut served, 3, Command::Flush, 0);
+    while served.volume.status().requests > 0 {
+        assert_eq!(answers(&mut served), [], "the disks do not have it");
+        served.steps(1);
+    }
+    assert_eq!(served.volume.dirty_in(5, 6), []);
+    let tickets: Vec<Ticket> = answers(&mut served).iter().map(|answer| answer.0).collect();
+    assert_eq!(tickets, [1, 3]);
+    submit(&mut served, 4, Command::Flush, 0);
+    assert_eq!(answers(&mut served), [(4, None)], "they have everything");
+}
+
 /// Nothing makes space, so nothing is in flight; the volume has a request all the same.
 #[test]
 fn while_it_is_paused_a_volume_destages_nothing_and_a_write_waits_for_space() {

@@ -66,14 +66,17 @@ fn uncomputable(served: &mut Served, count: usize) -> Vec<u64> {
 }
 
 /// Without a log only memory has what cannot be destaged: whoever waits for it gets an error, and
-/// does not wait for the next try.
+/// does not wait for the next try. A FLUSH does not promise again what was refused.
 #[test]
 fn without_nvs_a_write_that_cannot_reach_the_disks_is_answered_with_an_error() {
-    let mut served = Served::open(array(Level::Raid5, 3, 0));
+    let flush = Settings { ack: Ack::Flush, ..settings() };
+    let mut served = Served::open_with(array(Level::Raid5, 3, 0), &flush);
     let pages = uncomputable(&mut served, 4);
     for page in pages {
         assert_eq!(write(&mut served, page, 1), Some(false), "page {page}");
         assert_eq!(write(&mut served, page, 2), Some(false), "page {page}, which is kept");
+        let flushed = asked(&mut served, Command::Flush, &[], SECOND);
+        assert_eq!(flushed, Some(true), "{page} was refused");
     }
     served.unreadable.clear();
     let now = served.now();

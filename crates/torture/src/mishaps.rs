@@ -584,7 +584,7 @@ impl Run {
         if self.stopped_cleanly && !self.nvs_lost() {
             // Whatever was answered is in the log.
             let now = self.model.ask();
-            self.model.flushed(now);
+            self.model.flushed(now, true);
         }
         self.counts.stops += u64::from(self.stopped_cleanly);
         Ok(end)

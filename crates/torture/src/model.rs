@@ -3,7 +3,8 @@
 //! The volume is cut into segments, each with the writes that it may show. A write that was
 //! answered takes out those answered before it was asked for; a read that shows a write takes
 //! out what was answered before the read was asked for. Under `--ack flush` what is taken out
-//! may come back by a crash until a flush.
+//! may come back by a crash until a flush. A flush makes what a read has shown before durable, too,
+//! even of a write that was never answered.
 
 use super::device::SECTOR;
 use std::collections::BTreeMap;
@@ -50,10 +51,20 @@ struct Segment {
     end: u64,
     /// Writes that it may show.
     now: Vec<WriteId>,
-    /// Writes that a crash may bring back, and which took them out.
-    past: Vec<(WriteId, WriteId)>,
+    /// Writes that a crash may bring back.
+    past: Vec<Past>,
     /// Writes taken out, and when: reads asked for before may show them.
     gone: Vec<(WriteId, u64)>,
+}
+
+/// A write that was taken out, and that a crash may bring back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Past {
+    back: WriteId,
+    /// What took it out, or may have.
+    by: WriteId,
+    /// When a read showed that. `u64::MAX`: none did, or a flush does not count for it.
+    shown: u64,
 }
 
 /// The model.
@@ -189,7 +200,7 @@ impl Model {
     pub fn written(&mut self, id: WriteId, range: &Range<u64>, good: bool, durable: bool) {
         let asked = self.done(id, range, good, durable);
         if good && self.volatile && durable {
-            self.flushed(asked);
+            self.flushed(asked, false);
         }
         self.join(range);
     }
@@ -205,19 +216,20 @@ impl Model {
             self.each(range, |segment, writes| {
                 let old =
                     |other: &WriteId| *other != id && writes[*other as usize].answered < asked;
-                take_out(segment, &old, when, keep.then_some(id));
+                let by: &[WriteId] = if keep { &[id] } else { &[] };
+                take_out(segment, &old, when, by, u64::MAX);
             });
         }
         asked
     }
 
-    /// A flush asked for at this time was answered.
-    pub fn flushed(&mut self, asked: u64) {
+    /// A flush asked for at this time was answered; `reads`: it covers what reads had shown.
+    pub fn flushed(&mut self, asked: u64, reads: bool) {
         for segment in self.segments.values_mut() {
             let writes = &self.writes;
-            segment.past.retain(|(_, by)| {
+            segment.past.retain(|Past { by, shown, .. }| {
                 let by = &writes[*by as usize];
-                !by.good || by.answered >= asked
+                (!by.good || by.answered >= asked) && !(reads && *shown < asked)
             });
         }
     }
@@ -300,15 +312,16 @@ impl Model {
         // What it shows is newer than all else that was answered before it was asked for.
         let opened = self.opened;
         let since = shown.iter().any(|id| self.writes[*id as usize].answered > opened);
-        // Which of several it was is not known: a flush has to cover the one answered last.
-        let answered = |id: &&WriteId| self.writes[**id as usize].answered;
-        let by = *shown.iter().max_by_key(answered).expect("not empty");
+        let good = |id: &WriteId| self.writes[*id as usize].good;
+        let cached = learn == Learn::UntilCrash && !shown.iter().all(good);
+        let keep = self.volatile && since || cached;
         let when = self.tick();
-        let cached = learn == Learn::UntilCrash && !self.writes[by as usize].good;
-        let keep = (self.volatile && since || cached).then_some(by);
+        let at = if self.volatile { when } else { u64::MAX };
         self.each(&range, |segment, writes| {
             let old = |id: &WriteId| !shown.contains(id) && writes[*id as usize].answered <= asked;
-            take_out(segment, &old, when, keep);
+            // Which of several it was is not known.
+            let by = if keep { &*shown } else { &[] };
+            take_out(segment, &old, when, by, at);
         });
         Ok(())
     }
@@ -342,7 +355,7 @@ impl Model {
             write.answered = when;
         }
         for segment in self.segments.values_mut() {
-            for (back, by) in core::mem::take(&mut segment.past) {
+            for Past { back, by, .. } in core::mem::take(&mut segment.past) {
                 let durable = !self.volatile && self.writes[by as usize].good;
                 if !durable && !segment.now.contains(&back) {
                     segment.now.insert(0, back);
@@ -406,12 +419,14 @@ impl Model {
     }
 }
 
-/// Takes writes out of a segment; `keep`: a crash may bring them back, until this one is durable.
+/// Takes writes out of a segment; `by`: a crash may bring them back until these are durable, or
+/// what a read showed at this time is.
 fn take_out(
     segment: &mut Segment,
     old: &dyn Fn(&WriteId) -> bool,
     when: u64,
-    keep: Option<WriteId>,
+    by: &[WriteId],
+    shown: u64,
 ) {
     let gone: Vec<WriteId> = segment.now.iter().copied().filter(|id| old(id)).collect();
     if gone.is_empty() {
@@ -420,9 +435,7 @@ fn take_out(
     segment.now.retain(|id| !gone.contains(id));
     for id in gone {
         segment.gone.push((id, when));
-        if let Some(by) = keep {
-            segment.past.push((id, by));
-        }
+        segment.past.extend(by.iter().map(|by| Past { back: id, by: *by, shown }));
     }
 }
 

@@ -80,6 +80,7 @@ impl Run {
         self.writes_again
             .pop_front()
             .or_else(|| self.flush_what_is_at_risk())
+            .or_else(|| self.flush_what_was_shown())
             .or_else(|| self.trim_again())
             .or_else(|| self.read_what_is_missing())
             .or_else(|| self.read_what_is_stuck())
@@ -138,6 +139,28 @@ impl Run {
     fn flush_what_is_at_risk(&mut self) -> Option<Request> {
         let asks = !self.at_risk.is_empty() && self.draws.records.below(3) == 0;
         asks.then_some(FLUSH)
+    }
+
+    /// Without NVS, the host may read what it wrote last before that is on the disks: sometimes it
+    /// does, and asks then whether all is.
+    fn flush_what_was_shown(&mut self) -> Option<Request> {
+        let last = *self.lately.back()?;
+        if !self.shows_early() || self.draws.records.below(12) > 0 {
+            return None;
+        }
+        self.writes_again.push_back(FLUSH);
+        Some(Request { kind: Kind::Read, fua: false, ..last })
+    }
+
+    /// Sometimes the power fails just as such a flush was answered.
+    pub(super) fn crash_after_a_flush(&mut self) {
+        if self.case.pressed && self.shows_early() {
+            self.world.maybe_crash_at_once(4);
+        }
+    }
+
+    fn shows_early(&self) -> bool {
+        self.nvs_lost() && self.case.settings.ack == Ack::Flush
     }
 
     /// Often, while a member has failed, the host reads a page of that member whose row was written

@@ -527,7 +527,9 @@ impl Run {
                 // What only the lost NVS had is on the disks now.
                 self.at_risk.clear();
             }
-            self.model.flushed(asked);
+            // But for pages that no destage can compute, and of which the writes were refused.
+            self.model.flushed(asked, !self.may_lack_rows());
+            self.crash_after_a_flush();
         }
         if request.kind == load::Kind::Write && good {
             let Request { offset, bytes, .. } = request;

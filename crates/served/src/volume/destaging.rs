@@ -94,12 +94,13 @@ impl Volume {
     fn answer_waiting_for(&mut self, groups: &[GroupId]) {
         let per_group = self.controller().geometry().pages_per_group();
         let among = |page: u64| groups.contains(&GroupId(page / per_group));
-        let mut waiting = self.requests.disk_waits.take_waiting_for(among);
+        let mut waiting = self.requests.disk_waits.take_refused(among);
         if self.at_risk.any(among) {
             waiting.extend(self.at_risk.take_waits());
         }
         let refusal = self.log.lost().then_some(Refusal::Unreadable);
         waiting.into_iter().for_each(|host| self.part_done(host, refusal));
+        self.answer_written();
     }
 
     /// The same for a request that has just begun to wait for these pages.

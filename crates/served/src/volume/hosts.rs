@@ -5,6 +5,7 @@
 use super::{Payload, Volume};
 use crate::Buffer;
 use crate::defect::Defect;
+use crate::disk_waits::IfKept;
 use crate::log::Waiter;
 use crate::pages::{SECTOR, copy_sectors};
 use crate::partial::{Completed, Completion};
@@ -52,7 +53,7 @@ impl Volume {
             Command::Write { offset, .. } => self.write(host, offset, payload),
             Command::Zero { offset, bytes, .. } => self.zero(host, offset, bytes),
             Command::Trim { offset, bytes, .. } => self.trim(host, offset, bytes),
-            Command::Flush => {}
+            Command::Flush => self.flush(host),
         }
         self.part_done(host, None);
     }
@@ -296,19 +297,28 @@ impl Volume {
     pub(super) fn write_answered(&mut self, write: &WriteOp, error: Option<Refusal>) {
         let WriteOp { host, range, .. } = *write;
         if (self.log.lost() || self.settings.cache_off) && error.is_none() {
-            self.answer_when_on_disk(host, range.first.0..range.end().0);
+            self.answer_when_on_disk(host, range.first.0..range.end().0, IfKept::Refused);
         } else {
             self.part_done(host, error);
         }
     }
 
+    /// Without a log, and if reads may show what is not durable, a flush waits for all that they
+    /// may have shown.
+    fn flush(&mut self, host: HostId) {
+        if self.log.lost() && self.settings.ack == Ack::Flush {
+            self.requests.add_part(host);
+            self.answer_when_on_disk(host, 0..u64::MAX, IfKept::LeftOut);
+        }
+    }
+
     /// A part of a request is done when what is dirty of some pages now is on the disks.
-    fn answer_when_on_disk(&mut self, host: HostId, pages: core::ops::Range<u64>) {
+    fn answer_when_on_disk(&mut self, host: HostId, pages: core::ops::Range<u64>, if_kept: IfKept) {
         let held = self.pages.held_in(&pages).into_iter();
         let newest = |page| self.pages.newest_copy(page).map(|held| (page, held.version));
         let waits: Vec<(u64, u64)> = held.filter_map(newest).collect();
         let pages: Vec<u64> = waits.iter().map(|(page, _)| *page).collect();
-        self.requests.disk_waits.add(host, waits);
+        self.requests.disk_waits.add(host, waits, if_kept);
         self.step(Event::Flush);
         self.answer_written();
         self.answer_uncomputable_pages(&pages);
@@ -496,7 +506,7 @@ impl Volume {
         if self.settings.ack != Ack::Nvs || !shows {
             self.part_done(host, error);
         } else if self.log.lost() {
-            self.answer_when_on_disk(host, pages);
+            self.answer_when_on_disk(host, pages, IfKept::Refused);
         } else {
             self.requests.require_durable(host);
             self.part_done(host, None);
