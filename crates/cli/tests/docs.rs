@@ -95,8 +95,7 @@ fn tidy_files_and_functions() {
         for (number, line) in text.lines().enumerate() {
             assert!(line.chars().count() <= 100, "{name}:{}: over 100 columns", number + 1);
             let indent = line.len() - line.trim_start().len();
-            let word = line.trim_start().trim_start_matches("pub ").trim_start_matches("const ");
-            if word.starts_with("fn ") && line.ends_with('{') {
+            if begins_function(line) {
                 function = Some((number, indent));
             }
             if let Some((start, at)) = function
@@ -108,6 +107,14 @@ fn tidy_files_and_functions() {
             }
         }
     }
+}
+
+/// Whether a function begins in this line and does not end there; its signature may span lines.
+fn begins_function(line: &str) -> bool {
+    let mut words = line.split_whitespace();
+    let before = ["const", "async", "unsafe"];
+    let first = words.find(|word| !before.contains(word) && !word.starts_with("pub"));
+    first == Some("fn") && !line.ends_with([';', '}'])
 }
 
 /// The Markdown files that people read: those at the top, of docs and of the tests.

@@ -4,7 +4,9 @@ use super::device::Device as Disk;
 use super::run::Run;
 use super::starve::Kind as Slow;
 use super::world::World;
-use destage_served::{Allow, AssembleError, Assembly, Device, IoError, MirrorStatus, NoSuperblock};
+use destage_served::{
+    Allow, AssembleError, Assembly, Device, Found, IoError, MirrorStatus, NoSuperblock,
+};
 
 impl Run {
     /// Sometimes puts an empty device in the place of a failed NVS device.
@@ -102,15 +104,20 @@ impl Run {
 
 /// What the devices that are there make.
 pub(super) fn assembled(world: &mut World, allow: &Allow) -> Result<Assembly, AssembleError> {
+    destage_served::assemble(&superblocks(world, &[]), allow)
+}
+
+/// What each device says of itself. Of these it is known why they have nothing to say.
+pub(super) fn superblocks(world: &mut World, known: &[(Device, NoSuperblock)]) -> Vec<Found> {
     let members = (0..world.members.len() as u16).map(Device::Member);
     let devices = members.chain((0..world.nvs.len() as u16).map(Device::Nvs));
-    let mut found = Vec::new();
-    for device in devices {
-        let said = match world.device(device).gone {
-            true => Err(NoSuperblock::Io(IoError::GONE)),
-            false => destage_served::read_superblock(world, device),
-        };
-        found.push((device, said));
-    }
-    destage_served::assemble(&found, allow)
+    let mut said = |device| {
+        let why = known.iter().find(|(other, _)| *other == device);
+        match (why, world.device(device).gone) {
+            (Some((_, why)), _) => Err(*why),
+            (None, true) => Err(NoSuperblock::Io(IoError::GONE)),
+            (None, false) => destage_served::read_superblock(world, device),
+        }
+    };
+    devices.map(|device| (device, said(device))).collect()
 }

@@ -2,10 +2,11 @@
 //! `destage nvs replace` when no NVS device is in use. The power may fail at any operation.
 
 use super::device::Device as Disk;
+use super::mirror::superblocks;
 use super::run::{End, Run};
 use destage_engine::units::DiskId;
 use destage_nvslog::sizes::Sizes;
-use destage_served::{Allow, Device, Found, IoError, NewLog, NoSuperblock, RelogError, Volume};
+use destage_served::{Allow, Device, NewLog, RelogError, Volume};
 
 impl Run {
     /// Sometimes gives the array another log, and more often while rows are doubted.
@@ -72,7 +73,7 @@ impl Run {
         }
         let volume = self.volume.take();
         let rows_fit = volume.as_ref().is_some_and(Volume::rows_fit);
-        let found = self.superblocks();
+        let found = superblocks(&mut self.world, &[]);
         if self.world.crashed {
             return Ok(End::Crash);
         }
@@ -126,16 +127,6 @@ impl Run {
     pub fn holds_nothing(&mut self, copy: u16) -> bool {
         let array = self.case.creation().array;
         destage_served::is_spent(&mut self.world, Device::Nvs(copy), array)
-    }
-
-    fn superblocks(&mut self) -> Vec<Found> {
-        let members = (0..self.case.geometry.disks).map(Device::Member);
-        let nvs = (0..self.world.nvs.len() as u16).map(Device::Nvs);
-        let said = |device| match self.world.device(device).gone {
-            true => (device, Err(NoSuperblock::Io(IoError::GONE))),
-            false => (device, destage_served::read_superblock(&mut self.world, device)),
-        };
-        members.chain(nvs).map(said).collect()
     }
 
     /// Whether a device is away, or its next write or flush fails.

@@ -2,10 +2,11 @@
 
 use super::accepts::{MEMBER_MISSING, explains_refusal, is_complete};
 use super::device::Device as Disk;
+use super::mirror::superblocks;
 use super::run::{End, Run};
 use crate::Survivors;
 use destage_engine::units::DiskId;
-use destage_served::{Ack, Allow, Assembly, Device, Found, IoError, NoSuperblock, OpenError};
+use destage_served::{Ack, Allow, Assembly, Device, Found, NoSuperblock, OpenError, Volume};
 
 /// More than a ring has blocks.
 const STARTS_IN_A_LOOP: u32 = 80;
@@ -233,17 +234,7 @@ impl Run {
         plain: bool,
         at_least: &mut u64,
     ) -> Result<Result<End, (Device, NoSuperblock)>, String> {
-        let mut found: Vec<Found> = Vec::new();
-        let members = (0..self.case.geometry.disks).map(Device::Member);
-        for device in members.chain((0..self.world.nvs.len() as u16).map(Device::Nvs)) {
-            let known = without.iter().find(|(other, _)| *other == device);
-            let said = match (known, self.world.device(device).gone) {
-                (Some((_, why)), _) => Err(*why),
-                (None, true) => Err(NoSuperblock::Io(IoError::GONE)),
-                (None, false) => destage_served::read_superblock(&mut self.world, device),
-            };
-            found.push((device, said));
-        }
+        let found = superblocks(&mut self.world, without);
         if self.world.crashed {
             return Ok(Ok(End::Crash));
         }
@@ -272,49 +263,58 @@ impl Run {
         let writes = self.world.early_writes;
         self.begin_start();
         let opened = destage_served::open(&mut self.world, &assembly, self.case.settings.clone());
-        if opened.is_err() {
-            // One that was failed, and is not by this start, may be by the next: it sees what is
-            // left of the marks.
-            before.iter().for_each(|disk| {
-                self.failed.insert(disk);
-            });
-        }
-        if self.accepting && self.world.early_writes > writes {
+        let wrote = self.world.early_writes > writes;
+        if self.accepting && wrote {
             self.note_loss();
         }
         match opened {
-            Ok(volume) => {
-                // A loss that was accepted may bring back what one before it had dropped.
-                let dirty = |page| !volume.dirty_in(page, page + 1).is_empty();
-                self.right_strips.retain(|strip| !dirty(strip.page));
-                self.volume = Some(volume);
-            }
-            Err(_) if self.world.crashed => {
-                // Devices may be marked: they are not what they were any more.
-                if self.world.early_writes > writes {
-                    (self.cut_start, self.marks_cut) = (true, true);
-                    self.mishaps.accepted();
-                }
-                return Ok(Ok(End::Crash));
-            }
+            Ok(volume) => self.serve(volume, &assembly).map(Ok),
             Err(error) => {
-                let unwritable = matches!(error, OpenError::Unwritable(..));
-                if self.world.early_writes > writes && !unwritable {
-                    self.world.beyond = Some(format!("written before a start is refused: {error}"));
-                }
-                let unusable = error.unusable().ok_or_else(|| format!("open: {error}"))?;
-                if matches!(error, OpenError::LostPagesUnknown(_)) && !self.mishaps.lost_record {
-                    return Err(format!(
-                        "refused for a record from before pages were lost: {error}"
-                    ));
-                }
-                if unwritable {
-                    // The others may be marked.
-                    self.mishaps.accepted();
-                }
-                return Ok(Err(unusable));
+                // One that was failed, and is not by this start, may be by the next: it sees what
+                // is left of the marks.
+                before.iter().for_each(|disk| {
+                    self.failed.insert(disk);
+                });
+                self.not_opened(&error, wrote)
             }
         }
+    }
+
+    /// A start has ended before it served: by a crash, or for a device that cannot be used.
+    fn not_opened(
+        &mut self,
+        error: &OpenError,
+        wrote: bool,
+    ) -> Result<Result<End, (Device, NoSuperblock)>, String> {
+        if self.world.crashed {
+            // Devices may be marked: they are not what they were any more.
+            if wrote {
+                (self.cut_start, self.marks_cut) = (true, true);
+                self.mishaps.accepted();
+            }
+            return Ok(Ok(End::Crash));
+        }
+        let unwritable = matches!(error, OpenError::Unwritable(..));
+        if wrote && !unwritable {
+            self.world.beyond = Some(format!("written before a start is refused: {error}"));
+        }
+        let unusable = error.unusable().ok_or_else(|| format!("open: {error}"))?;
+        if matches!(error, OpenError::LostPagesUnknown(_)) && !self.mishaps.lost_record {
+            return Err(format!("refused for a record from before pages were lost: {error}"));
+        }
+        if unwritable {
+            // The others may be marked.
+            self.mishaps.accepted();
+        }
+        Ok(Err(unusable))
+    }
+
+    /// The log is recovered: what is left to do until the array is ready.
+    fn serve(&mut self, volume: Volume, assembly: &Assembly) -> Result<End, String> {
+        // A loss that was accepted may bring back what one before it had dropped.
+        let dirty = |page| !volume.dirty_in(page, page + 1).is_empty();
+        self.right_strips.retain(|strip| !dirty(strip.page));
+        self.volume = Some(volume);
         self.mishaps.accepted();
         self.nvs_lost = assembly.copies.is_empty();
         let redone = self.volume().status().redoing;
@@ -324,9 +324,8 @@ impl Run {
         for (member, uuid) in &assembly.spares {
             self.begin_rebuild(*member, *uuid)?;
         }
-        let end = self.drive_until(&|run| run.volume().ready())?;
-        if end == End::Crash {
-            return Ok(Ok(End::Crash));
+        if self.drive_until(&|run| run.volume().ready())? == End::Crash {
+            return Ok(End::Crash);
         }
         self.mirrored = assembly.copies.len() == 2;
         if self.volume().lost_pages().is_empty() {
@@ -338,6 +337,6 @@ impl Run {
         }
         self.model.opened();
         self.counts.recoveries += 1;
-        Ok(Ok(End::Done))
+        Ok(End::Done)
     }
 }

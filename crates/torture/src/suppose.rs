@@ -93,6 +93,22 @@ impl Run {
             return Ok(());
         }
         let often = self.draws.supposed.below(4) == 0;
+        self.suppose_of_anchors(often)?;
+        self.suppose_of_nvs(often)?;
+        if let Some(halves) = self.halves() {
+            self.suppose_apart(&halves)?;
+        }
+        self.suppose_of_superblocks(often)?;
+        for member in self.with_records.clone() {
+            if self.rows_are_right() && !self.world.members[usize::from(member)].gone {
+                self.suppose(Fault::Record(member))?;
+            }
+        }
+        self.suppose_power_failures()
+    }
+
+    /// Anchors that rot, are torn or are old.
+    fn suppose_of_anchors(&mut self, often: bool) -> Result<(), String> {
         let newest = self.newest_of_two_anchors();
         if let Some(newest) = newest {
             self.suppose(Fault::Anchor(newest))?;
@@ -114,6 +130,11 @@ impl Run {
         if self.world.nvs_is_memory && self.has_both_anchors() {
             self.suppose(Fault::TornOpenings)?;
         }
+        Ok(())
+    }
+
+    /// NVS devices that are away, cannot read something, or have lost a commit.
+    fn suppose_of_nvs(&mut self, often: bool) -> Result<(), String> {
         if (often || self.cut_change.is_some()) && self.uses_both() {
             self.suppose(Fault::Missing(0))?;
             self.suppose(Fault::Missing(1))?;
@@ -128,9 +149,11 @@ impl Run {
         if often && one && self.world.nvs.iter().any(has_lost) {
             self.suppose(Fault::LostCommit)?;
         }
-        if let Some(halves) = self.halves() {
-            self.suppose_apart(&halves)?;
-        }
+        Ok(())
+    }
+
+    /// Devices that are back or away after a change was cut short, and superblocks that rot.
+    fn suppose_of_superblocks(&mut self, often: bool) -> Result<(), String> {
         let mut disks = self.world.members.iter().chain(&self.world.nvs);
         if self.cut_change.is_some() && !disks.any(Disk::has_cached) {
             for device in self.ahead() {
@@ -160,11 +183,11 @@ impl Run {
                 self.suppose(Fault::Superblock(device, copy))?;
             }
         }
-        for member in self.with_records.clone() {
-            if self.rows_are_right() && !self.world.members[usize::from(member)].gone {
-                self.suppose(Fault::Record(member))?;
-            }
-        }
+        Ok(())
+    }
+
+    /// Power failures in the next start.
+    fn suppose_power_failures(&mut self) -> Result<(), String> {
         let devices = (self.world.members.len() + self.world.nvs.len()) as u64;
         let marks = self.world.caches_marks() || self.cut_change.is_some();
         if marks || self.world.nvs.iter().any(Disk::has_cached) {

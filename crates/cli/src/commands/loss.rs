@@ -86,40 +86,49 @@ pub fn accepted(
         lost += &without_nvs_words(config, assembly);
     }
     for device in &assembly.stale {
-        match device {
-            Device::Nvs(number) => {
-                let path = &config.nvs[usize::from(*number)];
-                let held = inspect(devices, assembly);
-                let _ = write!(
-                    lost,
-                    "{path} (NVS device {number}) is used as it is. Lost: every acknowledged write \
-                     that only the right NVS device held. Its own {} dirty pages may be older than \
-                     what the disks have, and replace it at {}. ",
-                    held.dirty_pages,
-                    ranges(&held.ranges)
-                );
-                if !held.lost.is_empty() {
-                    let lost_too = ranges(&held.lost);
-                    let _ = write!(lost, "Of these it cannot read, and loses, {lost_too}. ");
-                }
-            }
-            Device::Member(number) => {
-                let path = &config.disks[usize::from(*number)];
-                let bytes = assembly.superblock.geometry.disk_pages * 4096;
-                let _ = write!(
-                    lost,
-                    "{path} (member {number}) is used as it is. Lost: what was written to it \
-                     since, anywhere in its {bytes} bytes; parity and copies no longer match: run \
-                     `destage scrub --repair`. "
-                );
-            }
-        }
+        lost += &stale_words(*device, config, devices, assembly);
     }
     if matches.get_flag("accept-loss") {
         say::line(lost.trim_end());
         return Ok(());
     }
     Err(Failure::failed(format!("{lost}Nothing was changed. To do so: add --accept-loss")))
+}
+
+/// What is lost when a device is used though it is out of date.
+fn stale_words(
+    device: Device,
+    config: &ArrayConfig,
+    devices: &mut Devices,
+    assembly: &Assembly,
+) -> String {
+    match device {
+        Device::Nvs(number) => {
+            let path = &config.nvs[usize::from(number)];
+            let held = inspect(devices, assembly);
+            let mut lost = format!(
+                "{path} (NVS device {number}) is used as it is. Lost: every acknowledged write \
+                 that only the right NVS device held. Its own {} dirty pages may be older than \
+                 what the disks have, and replace it at {}. ",
+                held.dirty_pages,
+                ranges(&held.ranges)
+            );
+            if !held.lost.is_empty() {
+                let lost_too = ranges(&held.lost);
+                let _ = write!(lost, "Of these it cannot read, and loses, {lost_too}. ");
+            }
+            lost
+        }
+        Device::Member(number) => {
+            let path = &config.disks[usize::from(number)];
+            let bytes = assembly.superblock.geometry.disk_pages * 4096;
+            format!(
+                "{path} (member {number}) is used as it is. Lost: what was written to it since, \
+                 anywhere in its {bytes} bytes; parity and copies no longer match: run `destage \
+                 scrub --repair`. "
+            )
+        }
+    }
 }
 
 /// What is lost with all NVS devices.

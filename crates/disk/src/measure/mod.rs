@@ -83,31 +83,7 @@ pub fn measure(
     save: &mut dyn FnMut(&Measured) -> Result<(), MeasureError>,
     progress: &mut dyn FnMut(u64),
 ) -> Result<(), MeasureError> {
-    let drive = Drive {
-        sectors: probe.sectors(),
-        sector_bytes: probe.sector_bytes(),
-        writable: probe.writable(),
-    };
-    if measured.drive.get_or_insert_with(|| drive.clone()) != &drive {
-        return Err(MeasureError::NotADisk(
-            "what was saved is of a drive of another size, or with another range to overwrite"
-                .to_string(),
-        ));
-    }
-    if drive.sectors < FEWEST_SECTORS {
-        return Err(MeasureError::NotADisk(format!(
-            "{} sectors are too few to find tracks and zones: measure a drive of {FEWEST_SECTORS} \
-             or more",
-            drive.sectors
-        )));
-    }
-    let least = drive.sectors / 100;
-    let allowed = drive.writable.end.saturating_sub(drive.writable.start);
-    if allowed > 0 && allowed < least {
-        return Err(MeasureError::NotADisk(format!(
-            "{allowed} sectors may be overwritten, which are too few: allow {least} or more"
-        )));
-    }
+    let drive = checked_drive(probe, measured)?;
     let mut bench = Bench {
         probe,
         random: Random(measured.seed),
@@ -161,6 +137,36 @@ pub fn measure(
     }
     part(&mut measured.writes, || writes::measure(bench, &layout))?;
     save(measured)
+}
+
+/// The drive, if it is the one that was measured before and can be measured.
+fn checked_drive(probe: &dyn Probe, measured: &mut Measured) -> Result<Drive, MeasureError> {
+    let drive = Drive {
+        sectors: probe.sectors(),
+        sector_bytes: probe.sector_bytes(),
+        writable: probe.writable(),
+    };
+    if measured.drive.get_or_insert_with(|| drive.clone()) != &drive {
+        return Err(MeasureError::NotADisk(
+            "what was saved is of a drive of another size, or with another range to overwrite"
+                .to_string(),
+        ));
+    }
+    if drive.sectors < FEWEST_SECTORS {
+        return Err(MeasureError::NotADisk(format!(
+            "{} sectors are too few to find tracks and zones: measure a drive of {FEWEST_SECTORS} \
+             or more",
+            drive.sectors
+        )));
+    }
+    let least = drive.sectors / 100;
+    let allowed = drive.writable.end.saturating_sub(drive.writable.start);
+    if allowed > 0 && allowed < least {
+        return Err(MeasureError::NotADisk(format!(
+            "{allowed} sectors may be overwritten, which are too few: allow {least} or more"
+        )));
+    }
+    Ok(drive)
 }
 
 /// What a part found, found now if it was not before.

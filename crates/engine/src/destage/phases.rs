@@ -227,23 +227,29 @@ impl Destager {
                 }
             }
             DestagePhase::DataFlush => {
-                let Surroundings { cache, actions, read_cache, state, rebuilds, .. } = around;
-                if self.memory.is_on() && state.faults.failed.is_empty() && rebuilds.count() == 0 {
-                    let rows = state.geometry.rows(destage.group, &destage.mask);
-                    let (geometry, mask) = (&state.geometry, &destage.mask);
-                    self.memory.destaged(index, geometry, rows, mask, actions);
-                }
-                let pages = cache.directory.release(destage.group, &destage.mask);
-                let group = destage.group;
-                let released = (group, destage.mask.as_slice());
-                read_cache.released(released, index, &cache.directory, actions);
-                cache.destaged(group);
-                self.finish(index, state);
-                actions.push(Action::Released { index, group, pages });
+                self.release(index, around);
                 return true;
             }
         }
         false
+    }
+
+    /// What a destage wrote is on the disks: its space becomes free.
+    fn release(&mut self, index: u32, around: &mut Surroundings<'_>) {
+        let destage = &self.destages[index as usize];
+        let Surroundings { cache, actions, read_cache, state, rebuilds, .. } = around;
+        if self.memory.is_on() && state.faults.failed.is_empty() && rebuilds.count() == 0 {
+            let rows = state.geometry.rows(destage.group, &destage.mask);
+            let (geometry, mask) = (&state.geometry, &destage.mask);
+            self.memory.destaged(index, geometry, rows, mask, actions);
+        }
+        let pages = cache.directory.release(destage.group, &destage.mask);
+        let group = destage.group;
+        let released = (group, destage.mask.as_slice());
+        read_cache.released(released, index, &cache.directory, actions);
+        cache.destaged(group);
+        self.finish(index, state);
+        actions.push(Action::Released { index, group, pages });
     }
 
     /// A disk failed: destages that have not begun to write are planned again.
