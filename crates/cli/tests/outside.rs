@@ -64,6 +64,25 @@ fn save_commands(array: &Array) -> Vec<String> {
     parts.filter(|part| part.starts_with("cp ")).map(str::to_string).collect()
 }
 
+/// As on a terminal that was stopped with Ctrl-S: its log has no room, and nothing else waits.
+#[test]
+fn a_server_whose_log_nobody_reads_on_serves_gives_a_member_up_and_stops() {
+    let mut array = Array::of_level("5", 4, &["nvs"]);
+    let unheard = array.serve_unheard();
+    let mut asked = array.ask(&["fail", "tank", "1"]);
+    wait("gave the member up", LONG, || asked.try_wait().expect("a child").is_some());
+    let acked = array.path("acked");
+    let mut load = array.load(&["--time", "500ms", "--depth", "4", "--log", &acked]);
+    wait("served the load", LONG, || load.try_wait().expect("a child").is_some());
+    signal(&array);
+    let ended = end(&mut array, LONG);
+    assert!(ended.success(), "{ended}");
+    drop(unheard);
+    array.serve(&["--degraded"]);
+    array.keeps(&acked);
+    assert_eq!(status(&array)["state"], "degraded");
+}
+
 #[test]
 fn a_stop_is_refused_while_deleted_files_are_the_only_copy() {
     let mut array = Array::of_level("5", 3, &["nvs"]);

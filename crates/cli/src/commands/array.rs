@@ -226,7 +226,7 @@ impl<'a> Assembled<'a> {
 /// `destage serve`.
 pub fn serve(matches: &ArgMatches) -> Result<String, Failure> {
     destage_server::give_back_large_buffers();
-    super::monitoring::log(text(matches, "log-format") == Some("json"))?;
+    let _log = super::monitoring::log(text(matches, "log-format") == Some("json"))?;
     let places = places(matches);
     let name = name(matches);
     let mut config = places.read(name).map_err(Failure::failed)?;
@@ -330,7 +330,7 @@ pub fn recover(matches: &ArgMatches) -> Result<String, Failure> {
             Ok(text)
         };
     }
-    super::monitoring::log(false)?;
+    let _log = super::monitoring::log(false)?;
     free_control(&places(matches), name)?;
     let mut settings = config.settings().map_err(Failure::failed)?;
     // Nothing reads from it, and it takes over what there is.

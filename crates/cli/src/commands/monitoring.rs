@@ -18,6 +18,7 @@ use destage_server::array::control::{WhatIf as AskWhatIf, ask};
 use destage_server::array::{ArrayBackend, ArrayHandle, tap};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use tracing_appender::non_blocking::WorkerGuard;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::layer;
 use tracing_subscriber::layer::SubscriberExt;
@@ -26,20 +27,24 @@ use tracing_subscriber::util::SubscriberInitExt;
 /// Requests that wait for the monitor: a fifth of a second at 300,000 per second.
 const TAP: usize = 1 << 16;
 
-/// Begins the log on standard error; `RUST_LOG` sets its level.
-pub fn log(json: bool) -> Result<(), Failure> {
+/// Begins the log on standard error; `RUST_LOG` sets its level. A thread of its own writes the lines,
+/// and drops those that come while 128,000 wait: the data thread never waits for a terminal that was
+/// stopped or a reader that hangs. What is returned has the last lines written when it is dropped, if
+/// they can be within a second.
+pub fn log(json: bool) -> Result<WorkerGuard, Failure> {
     let wanted = std::env::var("RUST_LOG").unwrap_or_else(|_| "info".to_string());
     let targets: Targets =
         wanted.parse().map_err(|error| Failure::usage(format!("RUST_LOG {wanted:?}: {error}")))?;
     let log = tracing_subscriber::registry().with(targets);
-    let lines = layer().with_ansi(false).with_writer(std::io::stderr);
+    let (writer, guard) = tracing_appender::non_blocking(std::io::stderr());
+    let lines = layer().with_ansi(false).with_writer(writer);
     // It would report a line that it cannot write with `eprintln!`, which panics there. Begun once
     // in a process.
     let _ = match json {
         true => log.with(lines.json().log_internal_errors(false)).try_init(),
         false => log.with(lines.log_internal_errors(false)).try_init(),
     };
-    Ok(())
+    Ok(guard)
 }
 
 /// Starts the monitor of an array.

@@ -3,7 +3,9 @@
 
 use super::{destage, fails, succeeds};
 use serde_json::Value;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -89,6 +91,20 @@ impl Array {
         drop(self.start(&[], &[]));
     }
 
+    /// Serves it, and reads nothing more of what it writes to its log; that pipe is full.
+    pub fn serve_unheard(&mut self) -> BufReader<ChildStderr> {
+        let errors = self.start(&[], &[]);
+        // Opened once more: the server's own writes wait as before.
+        let path = format!("/proc/self/fd/{}", errors.get_ref().as_raw_fd());
+        let flags = libc::O_NONBLOCK;
+        let pipe = std::fs::OpenOptions::new().write(true).custom_flags(flags).open(path);
+        let mut pipe = pipe.expect("the pipe");
+        for bytes in [4096, 1] {
+            while pipe.write_all(&vec![b'\n'; bytes]).is_ok() {}
+        }
+        errors
+    }
+
     /// Starts the server. Returns where it writes its log, read until it serves.
     fn start(&mut self, more: &[&str], variables: &[(&str, &str)]) -> BufReader<ChildStderr> {
         let listen = format!("unix:{}", self.path("nbd.sock"));
@@ -122,6 +138,15 @@ impl Array {
     pub fn stop(&mut self) {
         self.asks(&["stop", "tank"]);
         self.server.take().expect("served").wait().expect("ended");
+    }
+
+    /// A command in the background.
+    pub fn ask(&self, words: &[&str]) -> Child {
+        Command::new(env!("CARGO_BIN_EXE_destage"))
+            .args(words)
+            .args(["--config-dir", &self.path("")])
+            .spawn()
+            .expect("destage runs")
     }
 
     /// A load in the background.
