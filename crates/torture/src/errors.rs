@@ -104,7 +104,8 @@ impl Run {
         self.press(&[Slow::Marks(SUPERBLOCKS)]);
     }
 
-    /// Sometimes a member of a whole array loses its next write of data, or makes it elsewhere.
+    /// Sometimes a member of a whole array loses its next write of data, or makes it elsewhere; or
+    /// a bit of its data rots.
     pub(super) fn maybe_lose_write(&mut self) {
         // Rows with such pages must not be reconstructed: in few cases only.
         let deceiver = self.case.mishaps && self.case.seed.is_multiple_of(6);
@@ -119,11 +120,20 @@ impl Run {
         let geometry = self.case.geometry;
         let member = self.draws.errors.below(u64::from(geometry.disks)) as usize;
         let page = self.draws.errors.below(geometry.disk_pages);
-        let lost = match self.draws.errors.below(2) {
+        let lost = match self.draws.errors.below(3) {
             0 => Lost::Nowhere,
-            _ => Lost::At(DATA_START + page * PAGE_BYTES),
+            1 => Lost::At(DATA_START + page * PAGE_BYTES),
+            _ => return self.rot_data(member as u16, page),
         };
         self.world.members[member].loses_write = Some(lost);
+    }
+
+    fn rot_data(&mut self, member: u16, page: u64) {
+        let bit = self.draws.errors.below(8 * PAGE_BYTES);
+        self.flip_bit(member, page, bit);
+        let first = DATA_START + page * PAGE_BYTES;
+        self.world.wronged.push((Device::Member(member), first..first + PAGE_BYTES));
+        self.note_wronged();
     }
 
     /// What members have in these places is not what was written, and nobody knows: these pages

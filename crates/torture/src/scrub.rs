@@ -170,6 +170,14 @@ impl Run {
 
     /// Flips a bit of a page of a member; the next scrub must find it.
     pub fn flip(&mut self, member: u16, page: u64, bit: u64) {
+        self.flip_bit(member, page, bit);
+        let first = if self.case.geometry.level.is_mirrored() { member & !1 } else { 0 };
+        if !self.expected.contains(&(first, page)) {
+            self.expected.push((first, page));
+        }
+    }
+
+    pub(super) fn flip_bit(&mut self, member: u16, page: u64, bit: u64) {
         let offset = DATA + page * PAGE_BYTES + bit / 8;
         let disk = &mut self.world.members[usize::from(member)];
         let mut sector = vec![0; 512];
@@ -177,10 +185,6 @@ impl Run {
         disk.read(from, &mut sector).expect("a sector that can be read");
         sector[(offset - from) as usize] ^= 1 << (bit % 8);
         disk.put(from, &sector);
-        let first = if self.case.geometry.level.is_mirrored() { member & !1 } else { 0 };
-        if !self.expected.contains(&(first, page)) {
-            self.expected.push((first, page));
-        }
     }
 
     /// What was flipped is right again.

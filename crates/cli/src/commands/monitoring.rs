@@ -27,10 +27,10 @@ use tracing_subscriber::util::SubscriberInitExt;
 /// Requests that wait for the monitor: a fifth of a second at 300,000 per second.
 const TAP: usize = 1 << 16;
 
-/// Begins the log on standard error; `RUST_LOG` sets its level. A thread of its own writes the lines,
-/// and drops those that come while 128,000 wait: the data thread never waits for a terminal that was
-/// stopped or a reader that hangs. What is returned has the last lines written when it is dropped, if
-/// they can be within a second.
+/// Begins the log on standard error; `RUST_LOG` sets its level. A thread of its own writes the
+/// lines, and drops those that come while 128,000 wait: the data thread never waits for a terminal
+/// that was stopped or a reader that hangs. What is returned has the last lines written when it is
+/// dropped, if that takes no longer than a second.
 pub fn log(json: bool) -> Result<WorkerGuard, Failure> {
     let wanted = std::env::var("RUST_LOG").unwrap_or_else(|_| "info".to_string());
     let targets: Targets =
