@@ -141,21 +141,24 @@ impl Run {
         asks.then_some(FLUSH)
     }
 
-    /// Without NVS, the host may read what it wrote last before that is on the disks: sometimes it
+    /// Without NVS, the host may read what it has written before that is on the disks: sometimes it
     /// does, and asks then whether all is.
     fn flush_what_was_shown(&mut self) -> Option<Request> {
-        let last = *self.lately.back()?;
-        if !self.shows_early() || self.draws.records.below(12) > 0 {
+        if !self.shows_early() || self.draws.records.below(4) > 0 {
             return None;
         }
+        let writes = |request: &&Request| matches!(request.kind, Kind::Write | Kind::Zero);
+        let written = self.pending.values().map(|pending| &pending.request);
+        let newest = *written.rev().find(writes)?;
         self.writes_again.push_back(FLUSH);
-        Some(Request { kind: Kind::Read, fua: false, ..last })
+        Some(Request { kind: Kind::Read, fua: false, ..newest })
     }
 
     /// Sometimes the power fails just as such a flush was answered.
     pub(super) fn crash_after_a_flush(&mut self) {
-        if self.case.pressed && self.shows_early() {
-            self.world.maybe_crash_at_once(4);
+        if self.case.pressed && self.shows_early() && self.draws.records.below(6) == 0 {
+            let soon = self.world.operations + self.draws.records.below(3);
+            self.world.crash_at = self.world.crash_at.map(|at| at.min(soon));
         }
     }
 
