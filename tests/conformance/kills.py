@@ -24,7 +24,7 @@ COUNTED = ["kills", "acknowledged", "lost_writes", "torn"]
 def kinds(files, tmpfs):
     """The words for crashloop.py, by name."""
     folders = [("files", files), ("tmpfs", tmpfs)]
-    members = [("whole", []), ("degraded", ["--degraded"])]
+    members = [("complete", []), ("degraded", ["--degraded"])]
     for (place, folder), copies, (state, words), ack in itertools.product(
             folders, [1, 2], members, ["nvs", "flush"]):
         yield f"{place}, {copies} NVS, {state}, --ack {ack}", [

@@ -462,4 +462,37 @@ mod tests {
         }
         assert!(!is_fill(8, 800, &whole) && !is_fill(7, 808, &whole));
     }
+
+    /// Whether a crash may leave the older of two writes, of which the newer was never answered, and
+    /// a read has shown it; `flush`: then or before.
+    fn older_may_return(flush: Option<bool>) -> bool {
+        let (range, mut model) = (0..SECTOR as u64, Model::new(SECTOR as u64, true));
+        let bytes = |id| {
+            let mut bytes = [0; SECTOR];
+            fill(id, 0, &mut bytes);
+            bytes
+        };
+        let older = model.write(Kind::Data, &range);
+        model.written(older, &range, true, true);
+        let newer = model.write(Kind::Data, &range);
+        let before = model.ask();
+        let asked = model.ask_read();
+        model.check(0, &bytes(newer), asked, Learn::UntilCrash).expect("it may be shown");
+        model.end_read(asked);
+        let after = model.ask();
+        if let Some(then) = flush {
+            model.flushed(if then { after } else { before }, true);
+        }
+        model.crashed();
+        model.opened();
+        let asked = model.ask_read();
+        model.clone().check(0, &bytes(newer), asked, Learn::Nothing).expect("it may be there");
+        model.check(0, &bytes(older), asked, Learn::Nothing).is_ok()
+    }
+
+    #[test]
+    fn a_flush_makes_durable_what_a_read_has_shown_before_it() {
+        assert!(older_may_return(None) && older_may_return(Some(false)));
+        assert!(!older_may_return(Some(true)));
+    }
 }
