@@ -447,6 +447,7 @@ fn submit(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::array::disks::DiskSet;
     use crate::array::geometry::Level;
     use crate::counters::Counters;
     use crate::dispatch::{Dispatch, Order};
@@ -458,6 +459,30 @@ mod tests {
 
     fn state() -> ArrayState {
         state_of(Level::Raid5, 4)
+    }
+
+    /// Another disk is rebuilt below the second page of the window.
+    #[test]
+    fn a_window_reads_each_page_from_disks_that_have_it() {
+        let geometry = state_of(Level::Raid6, 5).geometry;
+        let other = DiskId(1);
+        let failed_at = |page| {
+            let mut failed = DiskSet::default();
+            failed.insert(SPARE);
+            if page > 4 {
+                failed.insert(other);
+            }
+            failed
+        };
+        let at_once = geometry.rebuild_reads(SPARE, 4, 4, failed_at);
+        let each = (4..8).flat_map(|page| geometry.rebuild_reads(SPARE, page, 1, failed_at));
+        let pages = |run: DiskRun| (run.first..run.end()).map(move |page| (run.disk, page));
+        let mut wanted: Vec<(DiskId, u64)> = each.flat_map(pages).collect();
+        let mut read: Vec<(DiskId, u64)> = at_once.into_iter().flat_map(pages).collect();
+        wanted.sort_unstable();
+        read.sort_unstable();
+        assert_eq!(read, wanted);
+        assert!(read.iter().all(|(disk, page)| *disk != other || *page == 4));
     }
 
     /// Groups of two rows.

@@ -228,6 +228,16 @@ fn an_adopted_destage_is_a_redo_if_any_row_may_be_written_in_part() {
     assert_eq!(adopted(0b10), (true, 1, Some(vec![0b10])));
 }
 
+/// Until then those of the last run are: it is not known which it had written.
+#[test]
+fn all_rows_of_a_redo_are_in_doubt_once_it_writes() {
+    let mut destage = destage(1, 1, Intending, true);
+    destage.safe.doubt = Some(vec![0b01]);
+    let (mut all, mut array) = (destager(vec![destage]), Array::new());
+    array.with(|around| all.next_phase(0, around));
+    assert_eq!((all.is_redo(0), &all.destages[0].safe.doubt), (true, &None));
+}
+
 /// Parity is on disk 1 in the row of group 1.
 #[test]
 fn a_full_stripe_is_written_at_once_and_other_parity_before_the_data() {
