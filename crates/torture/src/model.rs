@@ -463,8 +463,8 @@ mod tests {
         assert!(!is_fill(8, 800, &whole) && !is_fill(7, 808, &whole));
     }
 
-    /// Whether a crash may leave the older of two writes, of which the newer was never answered, and
-    /// a read has shown it; `flush`: then or before.
+    /// Whether a crash may leave the older of two writes, of which the newer was never answered,
+    /// and a read has shown it; `flush`: then or before.
     fn older_may_return(flush: Option<bool>) -> bool {
         let (range, mut model) = (0..SECTOR as u64, Model::new(SECTOR as u64, true));
         let bytes = |id| {
