@@ -102,6 +102,17 @@ fn a_start_writes_the_second_anchor_when_the_first_is_flushed() {
     assert_eq!(written_here(&steps, ANCHORS[1], ANCHORS[0], false), (1, false));
 }
 
+/// What a killed server has written may be in the caches (D15).
+#[test]
+fn a_start_flushes_all_devices_before_it_writes_a_superblock() {
+    let devices = Served::open(array()).devices;
+    let steps = start(devices.clone(), &Allow::default());
+    let is_mark = |step: &Step| step.1.as_ref().is_some_and(|(at, _)| SUPERBLOCKS.contains(at));
+    let first = steps.iter().position(is_mark).expect("it marks them");
+    let flushed = |device: &Device| steps[..first].contains(&(*device, None));
+    assert!(devices.0.keys().all(flushed), "{:?}", &steps[..first]);
+}
+
 /// A copy of a superblock is damaged, or a crash left a device without its second one.
 #[test]
 fn a_start_writes_new_superblocks_when_what_it_repaired_is_flushed() {
