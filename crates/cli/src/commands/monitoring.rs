@@ -27,16 +27,28 @@ use tracing_subscriber::util::SubscriberInitExt;
 /// Requests that wait for the monitor: a fifth of a second at 300,000 per second.
 const TAP: usize = 1 << 16;
 
+/// The log of a server. When it is dropped, the last lines are written, if that takes no longer
+/// than a second.
+pub struct Log {
+    _writer: WorkerGuard,
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        say::to_log(None);
+    }
+}
+
 /// Begins the log on standard error; `RUST_LOG` sets its level. A thread of its own writes the
 /// lines, and drops those that come while 128,000 wait: the data thread never waits for a terminal
-/// that was stopped or a reader that hangs. What is returned has the last lines written when it is
-/// dropped, if that takes no longer than a second.
-pub fn log(json: bool) -> Result<WorkerGuard, Failure> {
+/// that was stopped or a reader that hangs. What the command says goes there too, in order.
+pub fn log(json: bool) -> Result<Log, Failure> {
     let wanted = std::env::var("RUST_LOG").unwrap_or_else(|_| "info".to_string());
     let targets: Targets =
         wanted.parse().map_err(|error| Failure::usage(format!("RUST_LOG {wanted:?}: {error}")))?;
     let log = tracing_subscriber::registry().with(targets);
     let (writer, guard) = tracing_appender::non_blocking(std::io::stderr());
+    say::to_log(Some(Box::new(writer.clone())));
     let lines = layer().with_ansi(false).with_writer(writer);
     // It would report a line that it cannot write with `eprintln!`, which panics there. Begun once
     // in a process.
@@ -44,7 +56,7 @@ pub fn log(json: bool) -> Result<WorkerGuard, Failure> {
         true => log.with(lines.json().log_internal_errors(false)).try_init(),
         false => log.with(lines.log_internal_errors(false)).try_init(),
     };
-    Ok(guard)
+    Ok(Log { _writer: guard })
 }
 
 /// Starts the monitor of an array.
