@@ -393,6 +393,8 @@ impl Run {
             Alarm::RebuildStopped(member, cause) => {
                 self.check_given_up(Device::Member(*member), cause)?;
                 self.counts.spares_failed += 1;
+                // A destage may have been writing to it.
+                self.redoes = true;
                 self.has_failed_again(*member);
                 self.world.members[usize::from(*member)].gone = true;
             }
