@@ -69,7 +69,7 @@ pub struct Run {
     pub(super) kept_groups: BTreeSet<u64>,
     /// Members that have failed in this life.
     pub(super) failed_lately: DiskSet,
-    /// The start of this life redid destages.
+    /// Destages may have been redone in this life: by its start, or since a spare failed.
     pub(super) redoes: bool,
     /// A page that no repair succeeds to write.
     pub(super) stuck: Option<u64>,
