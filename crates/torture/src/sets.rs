@@ -23,7 +23,8 @@ impl Run {
         let members = (0..world.members.len() as u16).map(Device::Member);
         let all = members.chain((0..world.nvs.len() as u16).map(Device::Nvs));
         let there: Vec<Device> = all.filter(|device| !world.device(*device).gone).collect();
-        let whole = !self.marks_cut && !self.mishaps.any();
+        let restored = self.mishaps.any();
+        let whole = !self.marks_cut && !restored;
         for _ in 0..SETS[usize::from(self.cut_change.is_some())] {
             let degraded = !whole || self.draws.sets.below(2) == 0;
             let allow = Allow { degraded, ..Allow::default() };
@@ -37,6 +38,7 @@ impl Run {
                 world.device(*device).gone = false;
                 match assembled(&mut world, &allow).err() {
                     _ if served_without(&mut world, *device, &smaller) => {}
+                    _ if restored && is_newer(&mut world, *device, &smaller) => {}
                     None
                     | Some(
                         AssembleError::NvsMissing(..)
@@ -54,6 +56,13 @@ impl Run {
         }
         Ok(())
     }
+}
+
+/// Whether this device names a base that is newer than all that the others know: they have been
+/// restored from older copies.
+fn is_newer(world: &mut World, device: Device, others: &Assembly) -> bool {
+    let own = destage_served::read_superblock(world, device);
+    own.is_ok_and(|own| own.superblock.base > others.built_on())
 }
 
 /// Whether this device may have served without one of those that the others would use.
