@@ -66,7 +66,7 @@ fn save_commands(array: &Array) -> Vec<String> {
 
 /// As on a terminal that was stopped with Ctrl-S: its log has no room, and nothing else waits.
 #[test]
-fn a_server_whose_log_nobody_reads_on_serves_gives_a_member_up_and_stops() {
+fn a_server_serves_gives_a_member_up_and_stops_while_nobody_reads_its_log() {
     let mut array = Array::of_level("5", 4, &["nvs"]);
     let unheard = array.serve_unheard();
     let mut asked = array.ask(&["fail", "tank", "1"]);

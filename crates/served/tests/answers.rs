@@ -27,6 +27,15 @@ fn served(ack: Ack) -> Served {
     served
 }
 
+/// The same, when the NVS has failed.
+fn without_nvs(ack: Ack) -> Served {
+    let mut served = served(ack);
+    let now = served.now();
+    served.volume.give_up_nvs(now, 0, Cause::Asked);
+    served.run();
+    served
+}
+
 fn read(page: u64) -> Command {
     Command::Read { offset: page * PAGE_BYTES, bytes: PAGE }
 }
@@ -149,10 +158,7 @@ fn what_waits_for_the_disks_is_answered_when_the_cache_is_on_again() {
 /// What a read has shown must be there after a crash: a destage in flight is not on the disks yet.
 #[test]
 fn a_read_waits_for_the_disks_if_it_shows_what_is_being_destaged() {
-    let mut served = served(Ack::Nvs);
-    let now = served.now();
-    served.volume.give_up_nvs(now, 0, Cause::Asked);
-    served.run();
+    let mut served = without_nvs(Ack::Nvs);
     submit(&mut served, 1, write(5), 7);
     let writes =
         |op: &Op| matches!((op.device, &op.kind), (Device::Member(_), OpKind::Write { .. }));
@@ -170,10 +176,7 @@ fn a_read_waits_for_the_disks_if_it_shows_what_is_being_destaged() {
 /// for the write any more.
 #[test]
 fn a_flush_waits_for_the_disks_to_have_what_a_read_has_shown() {
-    let mut served = served(Ack::Flush);
-    let now = served.now();
-    served.volume.give_up_nvs(now, 0, Cause::Asked);
-    served.run();
+    let mut served = without_nvs(Ack::Flush);
     submit(&mut served, 1, write(5), 7);
     let now = served.now();
     served.volume.withdraw(now, &[1].into());

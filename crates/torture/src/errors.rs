@@ -131,9 +131,8 @@ impl Run {
     fn rot_data(&mut self, member: u16, page: u64) {
         let bit = self.draws.errors.below(8 * PAGE_BYTES);
         self.flip_bit(member, page, bit);
-        let first = DATA_START + page * PAGE_BYTES;
-        self.world.wronged.push((Device::Member(member), first..first + PAGE_BYTES));
-        self.note_wronged();
+        self.counts.deceits += 1;
+        self.wrong_page(member, page);
     }
 
     /// What members have in these places is not what was written, and nobody knows: these pages
