@@ -394,8 +394,11 @@ fn recordings_are_complete_or_absent_and_bounded() {
         .spawn()
         .expect("spawned");
     std::thread::sleep(Duration::from_millis(500));
-    succeeds(&["bench", &uri, "--rw", "randrw", "--time", "1s", "--depth", "4"]);
-    assert!(record.wait().expect("ended").success());
+    let ended = until(40, "a recording", || {
+        succeeds(&["bench", &uri, "--rw", "randrw", "--time", "1s", "--depth", "4"]);
+        record.try_wait().expect("a child")
+    });
+    assert!(ended.success());
     let info = succeeds(&["trace", "info", &out, "--format", "json"]);
     assert!(info.contains("\"500\""), "{info}");
     // A recording is not replaced unasked, and a member never.

@@ -213,7 +213,7 @@ pub fn status(array: &Array) -> Value {
 }
 
 /// Waits until the status is so.
-pub fn until(array: &Array, what: &str, so: impl Fn(&Value) -> bool) -> Value {
+pub fn until(array: &Array, what: &str, mut so: impl FnMut(&Value) -> bool) -> Value {
     let began = Instant::now();
     loop {
         let now = status(array);
