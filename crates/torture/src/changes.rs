@@ -4,6 +4,7 @@
 use super::device::Survivors;
 use super::model::Model;
 use super::run::{End, Run};
+use super::start::is_refusal;
 use destage_nvslog::superblock::DATA_START;
 use destage_served::{Ack, Creation};
 
@@ -42,7 +43,8 @@ impl Run {
             }
             Ok(End::Crash) => return Err("the power failed by itself".to_string()),
             Err(why) if created.is_ok() => return Err(format!("created, and refused: {why}")),
-            Err(why) if why.starts_with("assemble: ") || why.starts_with("open: ") => {}
+            // Some device has no superblock yet.
+            Err(why) if is_refusal(&why) && self.nvs_named_by_all().is_none() => {}
             Err(why) => return Err(format!("after a creation that was cut: {why}")),
         }
         self.wipe();

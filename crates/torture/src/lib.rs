@@ -5,6 +5,7 @@
 mod accepts;
 mod apart;
 mod audit;
+mod blame;
 pub mod case;
 mod changes;
 mod clients;
@@ -33,6 +34,7 @@ mod sectors;
 mod sets;
 mod settle;
 mod start;
+mod start_refusals;
 mod starve;
 mod suppose;
 pub mod sweep;
@@ -175,6 +177,7 @@ fn power_off(run: &mut Run, rng: &mut Seeded) -> Result<(), String> {
     }
     run.check_sets()?;
     run.maybe_suppose()?;
+    run.note_agreement();
     if run.case.faults && rng.below(6) == 0 {
         run.take_member_away();
     }

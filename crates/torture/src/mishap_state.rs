@@ -1,5 +1,6 @@
 //! What mishaps have changed, to be undone after a start was refused.
 
+use super::blame::Blame;
 use super::device::Device as Disk;
 use super::model::Model;
 use destage_engine::array::disks::DiskSet;
@@ -54,6 +55,14 @@ pub(super) struct Mishaps {
     /// A superblock of this device has a rotten bit: its sector, the bit, and the bytes with it.
     pub(super) rotten: Vec<(Device, u64, u64, [u8; 512])>,
     pub(super) snapshot: Option<Box<Snapshot>>,
+    /// As the power failed, all devices said the same in both copies of their superblocks. No
+    /// start has written since.
+    pub(super) agreed: bool,
+    /// As the power failed, each of two NVS devices had everything, and all devices knew it. No
+    /// start has written since.
+    pub(super) each_suffices: bool,
+    /// What the last start that was refused was refused for.
+    pub(super) blamed: Option<Blame>,
 }
 
 impl Mishaps {
@@ -71,6 +80,7 @@ impl Mishaps {
     /// A start has taken the devices as they are: what they were before cannot be brought back.
     pub(super) fn accepted(&mut self) {
         self.undo.clear();
+        (self.agreed, self.each_suffices) = (false, false);
     }
 }
 

@@ -11,11 +11,13 @@ use destage_served::{Ack, Allow, Assembly, Device, Found, NoSuperblock, OpenErro
 /// More than a ring has blocks.
 const STARTS_IN_A_LOOP: u32 = 80;
 
-/// Whether a check has failed: otherwise an error is a refusal, which a mishap may explain.
+/// Whether a start was refused, which a mishap may explain: otherwise a check has failed.
+pub(super) fn is_refusal(why: &str) -> bool {
+    ["assemble: ", "open: "].iter().any(|refusal| why.starts_with(refusal))
+}
+
 fn has_failed(end: &Result<End, String>) -> bool {
-    let refusals = ["assemble: ", "open: "];
-    let is_one = |why: &String| refusals.iter().any(|refusal| why.starts_with(refusal));
-    end.as_ref().is_err_and(|why| !is_one(why))
+    end.as_ref().is_err_and(|why| !is_refusal(why))
 }
 
 impl Run {
@@ -89,8 +91,13 @@ impl Run {
                 return Err(format!("refused without --degraded, nothing was missing: {why}"));
             }
         }
+        let explained = end.as_ref().map_or_else(|why| self.check_refused(why), |_| Ok(()));
         let mut lost = self.maybe_accept_loss(&mut end)?;
+        if lost {
+            explained.clone()?;
+        }
         if end.is_err() && self.undo_mishaps() {
+            explained?;
             self.volume = None;
             end = self.try_open(self.plain);
             lost |= self.cut_acceptance && self.maybe_accept_loss(&mut end)?;
@@ -244,8 +251,10 @@ impl Run {
         if self.accepting {
             allow.stale.push(Device::Nvs(0));
         }
-        let assembly = destage_served::assemble(&found, &allow)
-            .map_err(|error| format!("assemble: {error:?}"))?;
+        let assembly = destage_served::assemble(&found, &allow).map_err(|error| {
+            self.mishaps.blamed = Some((&error).into());
+            format!("assemble: {error:?}")
+        })?;
         *at_least = (*at_least).max(assembly.built_on());
         self.check_needs_degraded(&found, &allow);
         if self.accepting && !is_complete(&assembly) {
@@ -275,6 +284,7 @@ impl Run {
                 before.iter().for_each(|disk| {
                     self.failed.insert(disk);
                 });
+                self.mishaps.blamed = Some((&error).into());
                 self.not_opened(&error, wrote)
             }
         }
