@@ -3,6 +3,7 @@
 //! (docs/durability.md, "Tests").
 
 mod accepts;
+mod alarms;
 mod apart;
 mod audit;
 mod blame;

@@ -13,9 +13,7 @@ use super::world::{Order, World};
 use destage_engine::array::disks::DiskSet;
 use destage_engine::readcache::coherent::ReadCacheChoice;
 use destage_engine::units::{DiskId, Instant, PAGE_BYTES, Page};
-use destage_served::{
-    Ack, Alarm, Answer, Command, Defect, Device, OnNvsLoss, Refusal, Reply, Status, Volume,
-};
+use destage_served::{Ack, Answer, Command, Defect, Refusal, Reply, Status, Volume};
 use destage_workload::random::Seeded;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
@@ -133,14 +131,14 @@ pub struct Run {
     pub(super) loses_little: bool,
     /// Writes that the last crash interrupted, each of one commit.
     pub(super) cut_writes: Vec<(WriteId, Range<u64>)>,
-    next_ticket: u64,
+    pub(super) next_ticket: u64,
     pub(super) now: Instant,
     /// Pages that the alarm of a lost NVS said a crash would lose.
     pub said_at_risk: Option<u64>,
     /// Pages that were dirty when the last NVS device failed.
     pub(super) at_risk: Vec<(u64, u64)>,
     /// The first request after that.
-    lost_before: u64,
+    pub(super) lost_before: u64,
     pub(super) nvs_lost: bool,
     pub(super) bad_media: bool,
     /// Two NVS devices are in sync.
@@ -346,94 +344,9 @@ impl Run {
         volume.take_replies(&mut replies);
         self.world.take(&mut ops);
         for alarm in alarms {
-            if changes_the_set(&alarm) {
-                self.world.maybe_crash_soon(3);
-            }
             self.alarm(&alarm)?;
         }
         replies.into_iter().try_for_each(|reply| self.answer(reply))
-    }
-
-    fn alarm(&mut self, alarm: &Alarm) -> Result<(), String> {
-        match alarm {
-            Alarm::MemberFailed(member, cause) => {
-                self.check_failure(*member, cause)?;
-                self.counts.members_failed += 1;
-                self.has_failed_again(*member);
-                self.right_strips.clear();
-                self.failed.insert(DiskId(*member));
-                self.failed_lately.insert(DiskId(*member));
-                // What is given up is not written any more.
-                self.world.members[usize::from(*member)].gone = true;
-            }
-            Alarm::NvsMirrorLost(copy, cause) => {
-                self.check_given_up(Device::Nvs(*copy), cause)?;
-                self.counts.nvs_failed += 1;
-                self.mirrored = false;
-            }
-            Alarm::NvsLost { pages, copy, cause } => {
-                self.check_given_up(Device::Nvs(*copy), cause)?;
-                self.note_lost_nvs(*pages);
-            }
-            Alarm::NvsMirrored(copy) => {
-                self.newly_mirrored = Some(*copy);
-                self.counts.mirrors += 1;
-                self.mirrored = true;
-                self.check_new_mirror(*copy)?;
-            }
-            Alarm::MirrorFailed(_) => {}
-            Alarm::DeviceWaits(..) => self.counts.waits += 1,
-            Alarm::DeviceAnswers(_) => self.counts.waits_ended += 1,
-            Alarm::Repaired { .. } => self.counts.repairs += 1,
-            Alarm::MemberRebuilt(member) => {
-                self.counts.rebuilt += 1;
-                self.failed.remove(DiskId(*member));
-                self.failed_lately.insert(DiskId(*member));
-            }
-            Alarm::RebuildStopped(member, cause) => {
-                self.check_given_up(Device::Member(*member), cause)?;
-                self.counts.spares_failed += 1;
-                // A destage may have been writing to it.
-                self.redoes = true;
-                self.has_failed_again(*member);
-                self.world.members[usize::from(*member)].gone = true;
-            }
-            Alarm::PagesLost { ranges, .. } if self.bad_media || self.may_lack_rows() => {
-                self.reported_lost.extend(ranges);
-                self.rows_lost = true;
-                self.rewritten.retain(|page, _| !is_in(ranges, *page));
-            }
-            Alarm::ArrayStopped(_) if self.stopping => self.stopped = true,
-            // A row that is not what was written may contradict the checksums of its parity.
-            Alarm::PagesKept { ranges, first_page }
-                if self.bad_media || self.may_lack_rows() || !self.holes.is_empty() =>
-            {
-                self.check_kept(ranges)?;
-                self.counts.kept += 1;
-                // Without NVS, requests that wait for them are refused.
-                self.rows_kept = true;
-                self.kept_groups.insert(first_page / self.case.geometry.pages_per_group());
-            }
-            Alarm::PagesDestaged { .. } | Alarm::SuperblockRepaired { .. } => {}
-            Alarm::RowsDoubted | Alarm::RowsRepaired => {}
-            Alarm::ArrayStopped(_) | Alarm::PagesKept { .. } | Alarm::PagesLost { .. } => {
-                let status = self.volume().status();
-                return Err(format!("alarm: {alarm:?} {status:?}"));
-            }
-        }
-        Ok(())
-    }
-
-    /// The last NVS device has failed, with this many pages at risk.
-    fn note_lost_nvs(&mut self, pages: u64) {
-        self.said_at_risk = Some(pages);
-        self.mirrored = false;
-        self.stopped |= self.case.settings.on_nvs_loss == OnNvsLoss::Stop;
-        self.counts.nvs_failed += 1;
-        self.nvs_lost = true;
-        self.at_risk = self.volume().dirty_in(0, u64::MAX);
-        self.lost_before = self.next_ticket;
-        self.press_what_is_at_risk();
     }
 
     /// Whether all requests are answered.
@@ -788,10 +701,4 @@ fn hash(bytes: &[u8]) -> u64 {
     words.fold(0, |hash: u64, word| {
         (hash ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29)
     })
-}
-
-/// Whether the set of devices in use changes with this.
-fn changes_the_set(alarm: &Alarm) -> bool {
-    let stopped = matches!(alarm, Alarm::MemberFailed(..) | Alarm::RebuildStopped(..));
-    stopped || matches!(alarm, Alarm::NvsMirrorLost(..) | Alarm::NvsMirrored(_))
 }
