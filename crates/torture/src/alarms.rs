@@ -52,7 +52,8 @@ impl Run {
                 self.has_failed_again(*member);
                 self.world.members[usize::from(*member)].gone = true;
             }
-            Alarm::PagesLost { ranges, .. } if self.bad_media || self.may_lack_rows() => {
+            Alarm::PagesLost { ranges, .. } => {
+                self.check_lost(ranges)?;
                 self.reported_lost.extend(ranges);
                 self.rows_lost = true;
                 self.rewritten.retain(|page, _| !is_in(ranges, *page));
@@ -70,7 +71,7 @@ impl Run {
             }
             Alarm::PagesDestaged { .. } | Alarm::SuperblockRepaired { .. } => {}
             Alarm::RowsDoubted | Alarm::RowsRepaired => {}
-            Alarm::ArrayStopped(_) | Alarm::PagesKept { .. } | Alarm::PagesLost { .. } => {
+            Alarm::ArrayStopped(_) | Alarm::PagesKept { .. } => {
                 let status = self.volume().status();
                 return Err(format!("alarm: {alarm:?} {status:?}"));
             }

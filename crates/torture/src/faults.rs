@@ -17,19 +17,16 @@ impl Run {
         let member = self.draws.run.below(u64::from(geometry.disks)) as u16;
         let mut failed = self.failing();
         failed.insert(DiskId(member));
-        let tolerates = geometry.survives(&failed) && self.rows_are_right();
+        let tolerates = geometry.survives(&failed) && self.rows_are_right() && self.bears_bad();
         let drawn = self.draws.run.below(10);
         if matches!(drawn, 0..=2 | 7) {
             self.press(&[Slow::Marks(SUPERBLOCKS)]);
         }
+        self.many_bad |= self.bad_media && tolerates && drawn <= 2;
         match drawn {
-            0 if tolerates && !self.bad_media => {
-                self.world.members[usize::from(member)].gone = true
-            }
-            1 if tolerates && !self.bad_media => {
-                self.world.members[usize::from(member)].hangs = true
-            }
-            2 if tolerates && !self.bad_media => {
+            0 if tolerates => self.world.members[usize::from(member)].gone = true,
+            1 if tolerates => self.world.members[usize::from(member)].hangs = true,
+            2 if tolerates => {
                 self.volume_mut().give_up_member(member, Cause::Asked);
             }
             3..=6 => {
@@ -76,6 +73,11 @@ impl Run {
             }
             _ => {}
         }
+    }
+
+    /// Whether a member may fail now: seldom while sectors of one cannot be read.
+    fn bears_bad(&mut self) -> bool {
+        !self.bad_media || self.case.mishaps && self.draws.latent.below(3) == 0
     }
 
     /// Members that have failed, including those that the volume does not know of yet, and those

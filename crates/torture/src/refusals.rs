@@ -76,13 +76,7 @@ impl Run {
         let rebuilt = &asked.rebuilt;
         let geometry = &self.case.geometry;
         let DiskPage { disk, page: row } = geometry.place(Page(page));
-        let others: Vec<DiskId> = match geometry.level.entry().redundancy {
-            Redundancy::None => Vec::new(),
-            Redundancy::Mirror => vec![DiskId(disk.0 ^ 1)],
-            Redundancy::Parity { .. } => {
-                (0..geometry.disks).map(DiskId).filter(|other| *other != disk).collect()
-            }
-        };
+        let others = self.others_of_row(disk);
         // What replaced a page that was lost is in the NVS, or on its disk.
         let rewritten = self.rewritten.get(&page).is_some_and(|when| *when < asked.asked);
         let may_lack = |other: DiskId| {
@@ -91,16 +85,75 @@ impl Run {
             lost || self.is_bad(other, row) || row >= done && self.has_failed(other)
         };
         let missing = others.iter().filter(|other| may_lack(**other)).count();
-        let spare = match geometry.level.entry().redundancy {
-            Redundancy::None => 0,
-            Redundancy::Mirror => 1,
-            Redundancy::Parity { .. } => usize::from(geometry.level.parities()),
-        };
         let lost = is_in(&self.reported_lost, page) && !rewritten;
         // What a row implies that an interrupted destage may have written is not known.
         let group = geometry.row_of_disk_page(row).0.0;
-        let known = missing < spare && !self.kept_groups.contains(&group);
+        let known = missing < self.spare_members() && !self.kept_groups.contains(&group);
         lost || may_lack(disk) && !known
+    }
+
+    /// A rebuild says that it could not reconstruct these pages: too little is left of their rows.
+    ///
+    /// # Errors
+    /// Of one there is enough.
+    pub(super) fn check_lost(&self, ranges: &[(u64, u64)]) -> Result<(), String> {
+        let mut pages = ranges.iter().flat_map(|(first, pages)| *first..first + pages);
+        match pages.find(|page| !self.may_have_lost(*page)) {
+            Some(page) => Err(format!("page {page} is said to be lost, and is not: {ranges:?}")),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether the faults, and what was lost as this life began, explain that a page is lost.
+    fn may_have_lost(&self, page: u64) -> bool {
+        let geometry = &self.case.geometry;
+        let DiskPage { disk, page: row } = geometry.place(Page(page));
+        // Not what is recorded as lost just now.
+        let may_lack = |other: DiskId| {
+            let lost = self.lost_at_start.contains(&(other.0, row));
+            lost || self.is_bad(other, row) || self.has_failed(other)
+        };
+        let others = self.others_of_row(disk);
+        let missing = others.iter().filter(|other| may_lack(**other)).count();
+        let group = geometry.row_of_disk_page(row).0.0;
+        // What a row implies that an interrupted destage may have written is not known.
+        let doubted = self.kept_groups.contains(&group) || self.holes.contains(&group);
+        let known = missing < self.spare_members() && !doubted;
+        may_lack(disk) && !known || is_in(&self.reported_lost, page)
+    }
+
+    /// Whether too little may be left of the row that has this page of a member.
+    pub(super) fn is_row_lost(&self, member: u16, page: u64) -> bool {
+        let mut row = self.others_of_row(DiskId(member));
+        row.push(DiskId(member));
+        row.into_iter().filter(|disk| self.lacked(*disk, page)).count() > self.spare_members()
+    }
+
+    /// Whether a member may not have given a page of its own at some time of this life.
+    pub(super) fn lacked(&self, disk: DiskId, page: u64) -> bool {
+        self.may_lack(disk, page) || self.lost_at_start.contains(&(disk.0, page))
+    }
+
+    /// The members besides this one that have what its pages can be reconstructed from.
+    fn others_of_row(&self, disk: DiskId) -> Vec<DiskId> {
+        let geometry = &self.case.geometry;
+        match geometry.level.entry().redundancy {
+            Redundancy::None => Vec::new(),
+            Redundancy::Mirror => vec![DiskId(disk.0 ^ 1)],
+            Redundancy::Parity { .. } => {
+                (0..geometry.disks).map(DiskId).filter(|other| *other != disk).collect()
+            }
+        }
+    }
+
+    /// How many members a row can do without.
+    fn spare_members(&self) -> usize {
+        let geometry = &self.case.geometry;
+        match geometry.level.entry().redundancy {
+            Redundancy::None => 0,
+            Redundancy::Mirror => 1,
+            Redundancy::Parity { .. } => usize::from(geometry.level.parities()),
+        }
     }
 
     /// Whether a member may not give a page of its own.

@@ -79,8 +79,12 @@ pub struct Run {
     pub(super) kept: Vec<u64>,
     /// Ranges that a rebuild reported as lost: first page of the volume, pages.
     pub reported_lost: Vec<(u64, u64)>,
-    /// Pages that were written in this life, and not lost since; and when they were.
+    /// Pages of members that were lost when this life began.
+    pub(super) lost_at_start: Vec<(u16, u64)>,
+    /// Pages that were written in this life, and not lost or trimmed since; and when they were.
     pub(super) rewritten: BTreeMap<u64, u64>,
+    /// Pages that were trimmed in this life, and when they last were: what was lost is lost again.
+    trimmed: BTreeMap<u64, u64>,
     pub(super) mishaps: Mishaps,
     /// The array was about to get another log, and has not started since.
     pub(super) relogging: bool,
@@ -206,7 +210,9 @@ impl Run {
             lost_pages: Vec::new(),
             with_records: Vec::new(),
             reported_lost: Vec::new(),
+            lost_at_start: Vec::new(),
             rewritten: BTreeMap::new(),
+            trimmed: BTreeMap::new(),
             rows_lost: false,
             rebuilds_cut: 0,
             rows_kept: false,
@@ -349,6 +355,15 @@ impl Run {
         replies.into_iter().try_for_each(|reply| self.answer(reply))
     }
 
+    /// These pages are trimmed: what was lost of them before they were written is lost again.
+    fn note_trim(&mut self, pages: Range<u64>) {
+        let now = self.model.ask();
+        for page in pages {
+            self.rewritten.remove(&page);
+            self.trimmed.insert(page, now);
+        }
+    }
+
     /// Whether all requests are answered.
     pub(super) fn all_answered(&self) -> bool {
         self.pending.is_empty()
@@ -382,6 +397,7 @@ impl Run {
                 let pages =
                     offset.next_multiple_of(PAGE_BYTES)..(offset + bytes) / PAGE_BYTES * PAGE_BYTES;
                 if !pages.is_empty() {
+                    self.note_trim(pages.start / PAGE_BYTES..pages.end / PAGE_BYTES);
                     writes.push((self.model.write(Kind::Any, &pages), pages));
                 }
                 Command::Trim { offset, bytes, fua }
@@ -450,7 +466,8 @@ impl Run {
             let Request { offset, bytes, .. } = request;
             let now = self.model.ask();
             let pages = offset.div_ceil(PAGE_BYTES)..(offset + bytes) / PAGE_BYTES;
-            self.rewritten.extend(pages.map(|page| (page, now)));
+            let kept = pages.filter(|page| self.trimmed.get(page).is_none_or(|when| *when < asked));
+            self.rewritten.extend(kept.map(|page| (page, now)));
             self.maybe_lose_what_is_not_in_the_log();
         }
         if request.kind == load::Kind::Read {
@@ -602,6 +619,7 @@ impl Run {
         (self.rows_kept, self.many_bad, self.stuck) = (false, false, None);
         self.kept_groups.clear();
         self.rewritten.clear();
+        self.trimmed.clear();
         self.members_return();
         if self.bad_media {
             self.maybe_heal();

@@ -3,7 +3,7 @@
 
 use super::run::{End, Run};
 
-use destage_engine::units::PAGE_BYTES;
+use destage_engine::units::{DiskId, PAGE_BYTES};
 use destage_served::{ScrubRange, ScrubStatus, Wrong};
 
 /// First byte of the data of a member.
@@ -130,10 +130,17 @@ impl Run {
     fn judge(&self, scrub: &ScrubStatus) -> Result<(), String> {
         let explained = |range: &ScrubRange| {
             let mut pages = range.first..range.first + range.pages;
-            // Lost to media that could not be read while a member had failed.
-            let lost = matches!(range.wrong, Wrong::Lost) && self.may_lack_rows();
-            lost || matches!(range.wrong, Wrong::Unreadable(_))
-                || pages.all(|page| self.holes.contains(&self.group_of(range.member, page)))
+            let holes = |page| self.holes.contains(&self.group_of(range.member, page));
+            match range.wrong {
+                // To media that could not be read while a member had failed.
+                Wrong::Lost => {
+                    pages.all(|page| self.is_row_lost(range.member, page) || holes(page))
+                }
+                Wrong::Unreadable(member) => {
+                    pages.all(|page| self.lacked(DiskId(member), page) || holes(page))
+                }
+                _ => pages.all(holes),
+            }
         };
         let wrong = scrub.ranges.iter().find(|range| !explained(range));
         let elsewhere = scrub.rows_elsewhere > 0 && self.holes.is_empty();

@@ -324,6 +324,7 @@ impl Run {
         // A loss that was accepted may bring back what one before it had dropped.
         let dirty = |page| !volume.dirty_in(page, page + 1).is_empty();
         self.right_strips.retain(|strip| !dirty(strip.page));
+        self.lost_at_start = volume.lost_pages();
         self.volume = Some(volume);
         self.mishaps.accepted();
         self.nvs_lost = assembly.copies.is_empty();
