@@ -24,6 +24,7 @@ impl Run {
         let all = members.chain((0..world.nvs.len() as u16).map(Device::Nvs));
         let there: Vec<Device> = all.filter(|device| !world.device(*device).gone).collect();
         let restored = self.mishaps.any();
+        let rotten: Vec<Device> = self.mishaps.rotten.iter().map(|(device, ..)| *device).collect();
         let whole = !self.marks_cut && !restored;
         for _ in 0..SETS[usize::from(self.cut_change.is_some())] {
             let degraded = !whole || self.draws.sets.below(2) == 0;
@@ -45,6 +46,8 @@ impl Run {
                         | AssembleError::Degraded(Device::Nvs(_), _)
                         | AssembleError::Stale { device: Device::Nvs(_), .. },
                     ) => {}
+                    // With the damaged copy of a mark that was cut short it is as before that.
+                    Some(AssembleError::Stale { device, .. }) if rotten.contains(&device) => {}
                     Some(why) => {
                         return Err(format!(
                             "without {away:?} the array starts; with {device:?} of them: {why:?}"
