@@ -90,11 +90,11 @@ impl Run {
         may
     }
 
-    /// One of two devices fails, or one that is being filled.
+    /// One of two devices fails, or one that is being filled; seldom the only one.
     fn nvs_error(&mut self, copy: usize) {
         let flush = self.draws.errors.below(2) == 0;
         let filled = self.mirror_status().is_some() && !self.volume().mirror_joins_now();
-        let other_holds = self.is_mirrored() || filled;
+        let other_holds = self.is_mirrored() || filled || self.draws.errors.below(8) == 0;
         let Some(disk) = self.world.nvs.get_mut(copy).filter(|_| other_holds) else { return };
         match flush {
             true => disk.flush_fails = Some(IoError::MEDIUM),

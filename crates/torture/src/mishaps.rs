@@ -154,7 +154,7 @@ impl Run {
                 Device::Nvs(_) if self.draws.unwritable.below(2) == 0 => {
                     self.world.device(device).write_fails = true;
                 }
-                Device::Nvs(_) if self.draws.records.below(2) == 0 => {
+                _ if self.draws.records.below(2) == 0 => {
                     let disk = self.world.device(device);
                     disk.flush_fails = Some(IoError::MEDIUM);
                     disk.flushes_before = self.draws.records.below(8);
