@@ -2,7 +2,7 @@
 
 use super::run::{Run, is_in};
 use destage_engine::units::DiskId;
-use destage_served::{Alarm, Device, OnNvsLoss};
+use destage_served::{Alarm, Cause, Device, OnNvsLoss};
 
 impl Run {
     pub(super) fn alarm(&mut self, alarm: &Alarm) -> Result<(), String> {
@@ -10,16 +10,7 @@ impl Run {
             self.world.maybe_crash_soon(3);
         }
         match alarm {
-            Alarm::MemberFailed(member, cause) => {
-                self.check_failure(*member, cause)?;
-                self.counts.members_failed += 1;
-                self.has_failed_again(*member);
-                self.right_strips.clear();
-                self.failed.insert(DiskId(*member));
-                self.failed_lately.insert(DiskId(*member));
-                // What is given up is not written any more.
-                self.world.members[usize::from(*member)].gone = true;
-            }
+            Alarm::MemberFailed(member, cause) => self.note_failed_member(*member, cause)?,
             Alarm::NvsMirrorLost(copy, cause) => {
                 self.check_given_up(Device::Nvs(*copy), cause)?;
                 self.counts.nvs_failed += 1;
@@ -76,6 +67,18 @@ impl Run {
                 return Err(format!("alarm: {alarm:?} {status:?}"));
             }
         }
+        Ok(())
+    }
+
+    fn note_failed_member(&mut self, member: u16, cause: &Cause) -> Result<(), String> {
+        self.check_failure(member, cause)?;
+        self.counts.members_failed += 1;
+        self.has_failed_again(member);
+        self.right_strips.clear();
+        self.failed.insert(DiskId(member));
+        self.failed_lately.insert(DiskId(member));
+        // What is given up is not written any more.
+        self.world.members[usize::from(member)].gone = true;
         Ok(())
     }
 

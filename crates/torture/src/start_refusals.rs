@@ -35,8 +35,8 @@ impl Run {
                         missing.insert(DiskId(*member));
                     }
                 });
-                // With a change that was cut short, one that has it alone looks newer than all, once
-                // a copy of its superblock is damaged.
+                // With a change that was cut short, a device that has it alone looks newer than
+                // all, once a copy of its superblock is damaged.
                 let alone = !self.mishaps.agreed && !affected.is_empty();
                 alone || !self.case.geometry.survives(&missing)
             }
