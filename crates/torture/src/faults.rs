@@ -17,7 +17,8 @@ impl Run {
         let member = self.draws.run.below(u64::from(geometry.disks)) as u16;
         let mut failed = self.failing();
         failed.insert(DiskId(member));
-        let tolerates = geometry.survives(&failed) && self.rows_are_right() && self.bears_bad();
+        let tolerates =
+            geometry.survives(&failed) && self.rows_are_right() && self.may_fail_next_to_bad();
         let drawn = self.draws.run.below(10);
         if matches!(drawn, 0..=2 | 7) {
             self.press(&[Slow::Marks(SUPERBLOCKS)]);
@@ -76,7 +77,7 @@ impl Run {
     }
 
     /// Whether a member may fail now: seldom while sectors of one cannot be read.
-    fn bears_bad(&mut self) -> bool {
+    fn may_fail_next_to_bad(&mut self) -> bool {
         !self.bad_media || self.case.mishaps && self.draws.latent.below(3) == 0
     }
 

@@ -49,7 +49,9 @@ impl Run {
         };
         match explained {
             true => Ok(()),
-            false => Err(format!("refused, and what befell {affected:?} is no reason: {why}")),
+            false => {
+                Err(format!("refused, and what befell {affected:?} does not explain it: {why}"))
+            }
         }
     }
 
