@@ -10,6 +10,9 @@ use destage_served::{Cause, Device, OpKind};
 /// Turns of an array that has stopped, in which it is looked at.
 const TURNS_STOPPED: u32 = 12;
 
+/// Pages that a member cannot read, far from the limit at which it fails for that.
+const FEW_BAD: u32 = 4;
+
 impl Run {
     /// A device fails, or a medium.
     pub(super) fn fault(&mut self) {
@@ -17,8 +20,8 @@ impl Run {
         let member = self.draws.run.below(u64::from(geometry.disks)) as u16;
         let mut failed = self.failing();
         failed.insert(DiskId(member));
-        let tolerates =
-            geometry.survives(&failed) && self.rows_are_right() && self.may_fail_next_to_bad();
+        let next_to_bad = self.may_fail_next_to_bad(&failed);
+        let tolerates = geometry.survives(&failed) && self.rows_are_right() && next_to_bad;
         let drawn = self.draws.run.below(10);
         if matches!(drawn, 0..=2 | 7) {
             self.press(&[Slow::Marks(SUPERBLOCKS)]);
@@ -76,9 +79,20 @@ impl Run {
         }
     }
 
-    /// Whether a member may fail now: seldom while sectors of one cannot be read.
-    fn may_fail_next_to_bad(&mut self) -> bool {
-        !self.bad_media || self.case.mishaps && self.draws.latent.below(3) == 0
+    /// Whether these members may fail while sectors cannot be read: seldom, and not if one more
+    /// may fail for what it could not read.
+    fn may_fail_next_to_bad(&mut self, failing: &DiskSet) -> bool {
+        if !self.bad_media {
+            return true;
+        }
+        let mut more = failing.clone();
+        for (member, disk) in (0..).zip(&self.world.members) {
+            if disk.bad_pages > FEW_BAD {
+                more.insert(DiskId(member));
+            }
+        }
+        let survives = self.case.geometry.survives(&more);
+        survives && self.case.mishaps && self.draws.latent.below(3) == 0
     }
 
     /// Members that have failed, including those that the volume does not know of yet, and those

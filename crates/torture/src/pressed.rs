@@ -7,7 +7,8 @@ use super::run::Run;
 use super::starve::{ANCHORS, Kind as Slow, SUPERBLOCKS, Starved};
 use destage_engine::array::layout::DiskPage;
 use destage_engine::units::{DiskId, PAGE_BYTES, Page};
-use destage_served::Ack;
+use destage_nvslog::commit::Claim;
+use destage_served::{Ack, Device, Op, OpKind};
 use std::collections::VecDeque;
 
 /// Writes that are kept in mind.
@@ -16,6 +17,10 @@ const LATELY: usize = 12;
 /// Ranges of dirty pages that are little, and pages of one that are written once more.
 const FEW: usize = 3;
 const MOST_AGAIN: u64 = 32;
+
+/// Blocks of a ring, and pages of which the records need more than one block of 512 bytes.
+const RING_BLOCKS: u64 = 64;
+const MANY: u64 = 20;
 
 const FLUSH: Request = Request { kind: Kind::Flush, offset: 0, bytes: 0, fua: false };
 
@@ -70,6 +75,36 @@ impl Run {
         self.world.starved = Some(self.starved(Slow::Marks(SUPERBLOCKS)));
         let when = self.world.operations + self.draws.pressed.below(600);
         self.world.crash_at = Some(when);
+    }
+
+    /// Where the last commit ends, if one of these operations writes one.
+    pub(super) fn note_head(&mut self, ops: &[Op]) {
+        let block_bytes = self.case.block_bytes;
+        for op in ops {
+            if let OpKind::Write { buffer, .. } = &op.kind
+                && let (Device::Nvs(_), Some(claim)) = (op.device, Claim::read(buffer))
+            {
+                self.head = claim.header.block + claim.blocks(block_bytes);
+            }
+        }
+    }
+
+    /// Sometimes the host writes, as one block is left to the end of the ring, what needs two. What
+    /// fills that block is slow then, and the power fails.
+    ///
+    /// # Errors
+    /// A check failed.
+    pub(super) fn maybe_pad(&mut self) -> Result<(), String> {
+        let near = self.head == RING_BLOCKS - 1 && !self.nvs_lost() && self.case.block_bytes == 512;
+        let may = self.case.pressed && self.world.crash_at.is_some();
+        if !near || !may || self.draws.latent.below(2) > 0 {
+            return Ok(());
+        }
+        self.world.starved = Some(self.starved(Slow::Padding));
+        self.world.crash_at = Some(self.world.operations + self.draws.latent.below(100));
+        let pages = MANY.min(self.bytes() / PAGE_BYTES);
+        let first = self.draws.latent.below(self.bytes() / PAGE_BYTES - pages + 1);
+        self.submit(Request::write(first * PAGE_BYTES, pages * PAGE_BYTES))
     }
 
     /// Sometimes a request that is drawn otherwise.
@@ -181,8 +216,14 @@ impl Run {
             }
             some => writes[self.draws.pressed.below(some) as usize].1,
         };
-        let offset = geometry.page_at(DiskPage { disk: failed, page })?.0 * PAGE_BYTES;
-        Some(Request { kind: Kind::Read, offset, bytes: PAGE_BYTES, fua: false })
+        // Often with pages before it of the same strip, in rows that are not being written.
+        let before = match self.draws.latent.below(2) {
+            0 => 0,
+            _ => self.draws.latent.below(1 + page % geometry.strip_pages),
+        };
+        let first = geometry.page_at(DiskPage { disk: failed, page: page - before })?.0;
+        let bytes = (1 + before) * PAGE_BYTES;
+        Some(Request { kind: Kind::Read, offset: first * PAGE_BYTES, bytes, fua: false })
     }
 
     /// Sometimes the host writes a group but for one page: of one row a page is clean, all others

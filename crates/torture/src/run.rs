@@ -81,6 +81,8 @@ pub struct Run {
     pub reported_lost: Vec<(u64, u64)>,
     /// Pages of members that were lost when this life began.
     pub(super) lost_at_start: Vec<(u16, u64)>,
+    /// The same when the last life ended, if no other start has followed.
+    pub(super) lost_at_end: Option<Vec<(u16, u64)>>,
     /// Pages that were written in this life, and not lost or trimmed since; and when they were.
     pub(super) rewritten: BTreeMap<u64, u64>,
     /// Pages that were trimmed in this life, and when they last were: what was lost is lost again.
@@ -131,6 +133,8 @@ pub struct Run {
     /// The next requests of the host, which writes something once more: what is dirty as the NVS
     /// fails, or what a client wrote that is gone.
     pub(super) writes_again: VecDeque<Request>,
+    /// The block behind the last commit.
+    pub(super) head: u64,
     /// The array does not know yet that it has lost the NVS while little was dirty.
     pub(super) loses_little: bool,
     /// Writes that the last crash interrupted, each of one commit.
@@ -211,6 +215,7 @@ impl Run {
             with_records: Vec::new(),
             reported_lost: Vec::new(),
             lost_at_start: Vec::new(),
+            lost_at_end: None,
             rewritten: BTreeMap::new(),
             trimmed: BTreeMap::new(),
             rows_lost: false,
@@ -246,6 +251,7 @@ impl Run {
             through: false,
             lately: VecDeque::new(),
             writes_again: VecDeque::new(),
+            head: 0,
             loses_little: false,
             cut_writes: Vec::new(),
             next_ticket: 0,
@@ -348,6 +354,7 @@ impl Run {
         volume.take_ops(&mut ops);
         let (mut replies, alarms) = (Vec::new(), volume.take_alarms());
         volume.take_replies(&mut replies);
+        self.note_head(&ops);
         self.world.take(&mut ops);
         for alarm in alarms {
             self.alarm(&alarm)?;
@@ -549,6 +556,7 @@ impl Run {
             self.maybe_lose_little();
             self.maybe_withdraw()?;
             self.maybe_write_through()?;
+            self.maybe_pad()?;
             if self.draws.run.below(100) == 0 {
                 let now = self.now;
                 self.volume_mut().flush_cache(now);
@@ -585,6 +593,7 @@ impl Run {
             self.left_whole = self.is_whole();
         }
         if let Some(volume) = self.volume.take() {
+            self.lost_at_end = Some(volume.lost_pages());
             let lost = volume.lost_pages().into_iter().map(|lost| lost.0);
             let rebuilds = volume.rebuild_status().into_iter();
             let rebuilt = rebuilds.filter(|rebuild| rebuild.checkpoint > 0).map(|r| r.member);

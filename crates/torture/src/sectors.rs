@@ -76,12 +76,10 @@ impl Run {
         self.bad_media = true;
         self.world.members[usize::from(member.0)].spoil(sector(row));
         self.counts.mishaps += 1;
-        self.submit(Request {
-            kind: Kind::Read,
-            offset: page.0 * PAGE_BYTES,
-            bytes: PAGE_BYTES,
-            fua: false,
-        })
+        // With pages before it of the same strip: other rows.
+        let before = self.draws.latent.below(1 + row % geometry.strip_pages);
+        let (first, bytes) = (page.0 - before, (1 + before) * PAGE_BYTES);
+        self.submit(Request { kind: Kind::Read, offset: first * PAGE_BYTES, bytes, fua: false })
     }
 
     /// One of this many times, if nothing is wrong with the media.

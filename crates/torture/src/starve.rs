@@ -1,6 +1,7 @@
 //! Something is much slower than all else, as one device of an array can be: its operations are
 //! done only when nothing else can be, or the power fails before.
 
+use destage_nvslog::commit::{self, Claim};
 use destage_served::{Device, Op, OpKind};
 use destage_workload::random::Seeded;
 
@@ -31,6 +32,8 @@ pub(super) enum Kind {
     Copies,
     /// Writes of anchors on this NVS device.
     AnchorsOf(u16),
+    /// What fills the end of the ring, before a commit that has no room there.
+    Padding,
     /// All that a device does.
     Device(Device),
 }
@@ -67,6 +70,9 @@ impl Starved {
             }
             (Kind::AnchorsOf(copy), OpKind::Write { offset, .. }) => {
                 op.device == Device::Nvs(copy) && ANCHORS.contains(offset)
+            }
+            (Kind::Padding, OpKind::Write { buffer, .. }) => {
+                matches!(op.device, Device::Nvs(_)) && is_padding(buffer)
             }
             (Kind::Device(device), _) => op.device == device,
             _ => false,
@@ -108,9 +114,13 @@ impl Starved {
     }
 }
 
+fn is_padding(bytes: &[u8]) -> bool {
+    Claim::read(bytes).is_some_and(|claim| matches!(claim.header.kind, commit::Kind::Pads { .. }))
+}
+
 /// Anything of an array with these numbers of devices.
 pub(super) fn draw(rng: &mut Seeded, members: u16, nvs: u16) -> Kind {
-    match rng.below(if nvs > 0 { 8 } else { 5 }) {
+    match rng.below(if nvs > 0 { 9 } else { 5 }) {
         0 => Kind::Marks(SUPERBLOCKS),
         1 => Kind::Marks(RECORDS),
         2 => Kind::Flushes,
@@ -118,6 +128,7 @@ pub(super) fn draw(rng: &mut Seeded, members: u16, nvs: u16) -> Kind {
         4 => Kind::Copies,
         5 => Kind::Marks([ANCHORS[0], u64::MAX]),
         6 => Kind::Marks([ANCHORS[1], u64::MAX]),
+        7 => Kind::Padding,
         _ => Kind::Device(Device::Nvs(rng.below(u64::from(nvs)) as u16)),
     }
 }
