@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Plants faults into a copy of the code, one at a time, and lets random torture look for each.
 
-A fault counts as found if a check fails within --crashes. Without a fault nothing may fail. The
-copy and what is built of it stay in target/planted, so the next run is faster.
+A fault counts as found if a check fails within --crashes. One that is not found is tried with other
+first seeds, and then with the test of crates/served that its entry names. Without a fault nothing
+may fail. The copy and what is built of it stay in target/planted, so the next run is faster.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ ROOT = Path(__file__).resolve().parents[2]
 FAULTS = Path(__file__).with_name("faults.toml")
 COPY = ROOT / "target/planted/tree"
 BUILT = ROOT / "target/planted/target"
+CONFIG = ["--config", "build.rustflags=['-Awarnings']", "--target-dir", str(BUILT)]
 TIMEOUT = 1200
+# Between the first seeds.
+APART = 40_000
 
 
 @dataclass
@@ -30,6 +34,7 @@ class Result:
     found: bool
     crashes: int
     said: str
+    seed: int = 1
 
 
 def refuse(why: str) -> None:
@@ -78,33 +83,58 @@ def planted(fault: dict) -> dict[str, str]:
     return files
 
 
-def torture(args: argparse.Namespace, name: str) -> Result:
-    """Builds the copy as it is now, and looks for what is wrong with it."""
-    cargo = [args.cargo, "build", "--locked", "-q", "-p", "destage-torture", "--example", "random"]
+def build(cargo: str, name: str, what: list[str]) -> None:
+    """Builds this of the copy as it is now."""
     built = subprocess.run(
-        [*cargo, "--config", "build.rustflags=['-Awarnings']", "--target-dir", BUILT],
-        cwd=COPY, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [cargo, *what, "--locked", "-q", *CONFIG], cwd=COPY, capture_output=True, text=True, check=False
+    )
     if built.returncode:
         refuse(f"{name} does not build:\n{built.stderr}")
-    words = ["--crashes", args.crashes, "--seed", args.seed, "--threads", args.threads]
+
+
+def torture(args: argparse.Namespace, name: str, seed: int) -> Result:
+    """Builds the copy as it is now, and looks for what is wrong with it."""
+    build(args.cargo, name, ["build", "-p", "destage-torture", "--example", "random"])
+    words = ["--crashes", args.crashes, "--seed", seed, "--threads", args.threads]
     program = [BUILT / "debug/examples/random", *map(str, words)]
     try:
         ran = subprocess.run(program, capture_output=True, text=True, timeout=TIMEOUT, check=False)
     except subprocess.TimeoutExpired:
-        return Result(name, True, args.crashes, f"it does not end within {TIMEOUT} s")
+        return Result(name, True, args.crashes, f"it does not end within {TIMEOUT} s", seed)
     said = ran.stdout.strip() or f"it ended with {ran.returncode}: {ran.stderr.strip()[-200:]}"
     numbers = [word for word in said.split() if word.isdigit()]
-    return Result(name, ran.returncode != 0, int(numbers[0]) if numbers else 0, said)
+    return Result(name, ran.returncode != 0, int(numbers[0]) if numbers else 0, said, seed)
+
+
+def look_for(args: argparse.Namespace, fault: dict) -> Result:
+    """Looks for a fault that is in the copy, with several first seeds and then by its test."""
+    tries = 1 if "harmless" in fault else args.tries
+    for seed in range(args.seed, args.seed + tries * APART, APART):
+        result = torture(args, fault["name"], seed)
+        if result.found:
+            return result
+    test = fault.get("test")
+    if test:
+        words = ["test", "-p", "destage-served", "--test", test]
+        build(args.cargo, fault["name"], [*words, "--no-run"])
+        ran = subprocess.run(
+            [args.cargo, *words, "--locked", "-q", *CONFIG],
+            cwd=COPY, capture_output=True, text=True, check=False, timeout=TIMEOUT,
+        )  # fmt: skip
+        if ran.returncode:
+            return Result(fault["name"], True, 0, f"served/tests/{test}.rs fails", 0)
+    return result
 
 
 def show(result: Result, fault: dict | None) -> str:
     """A line of the table; whether it is as it should be."""
     if fault is None:
         return "FAILS" if result.found else "nothing"
-    if result.found:
-        return f"after {result.crashes}"
-    return "harmless" if "harmless" in fault else "NOT FOUND"
+    if not result.found:
+        return "harmless" if "harmless" in fault else "NOT FOUND"
+    if not result.seed:
+        return "by its test"
+    return f"after {result.crashes}" + ("" if result.seed == 1 else f", from {result.seed}")
 
 
 def main() -> int:
@@ -112,13 +142,14 @@ def main() -> int:
     parser.add_argument("names", nargs="*", help="only these faults")
     parser.add_argument("--crashes", type=int, default=5000, help="crashes for each fault")
     parser.add_argument("--seed", type=int, default=1, help="the first seed")
+    parser.add_argument("--tries", type=int, default=4, help="first seeds, where one is not enough")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--cargo", default="cargo")
     parser.add_argument("--format", choices=["table", "json"], default="table")
     args = parser.parse_args()
     chosen = faults(args.names)
     copy_tree()
-    results = [(None, torture(args, "no fault"))]
+    results = [(None, torture(args, "no fault", args.seed))]
     wide = max(len(fault["name"]) for fault in chosen)
     for fault in [None, *chosen]:
         if fault is not None:
@@ -126,19 +157,21 @@ def main() -> int:
             for name, text in files.items():
                 put(name, text.encode())
             try:
-                results.append((fault, torture(args, fault["name"])))
+                results.append((fault, look_for(args, fault)))
             finally:
                 for name in files:
                     put(name, (ROOT / name).read_bytes())
         result = results[-1][1]
-        line = f"{result.name:{wide}}  {show(result, fault):12}  {result.said}"
+        line = f"{result.name:{wide}}  {show(result, fault):22}  {result.said}"
         print(line[:200], file=sys.stderr if args.format == "json" else sys.stdout, flush=True)
     if args.format == "json":
         print(json.dumps([asdict(result) for _, result in results], indent=1))
     verdicts = [show(result, fault) for fault, result in results]
     missed = verdicts.count("NOT FOUND")
     found = sum(verdict.startswith("after") for verdict in verdicts)
-    print(f"{len(chosen)} faults: {found} found, {missed} not found, "
+    first = sum(verdict.startswith("after") and "from" not in verdict for verdict in verdicts)
+    print(f"{len(chosen)} faults: {found} found, {first} of them with the first seeds, "
+          f"{verdicts.count('by its test')} by a test only, {missed} not found, "
           f"{verdicts.count('harmless')} harmless", file=sys.stderr)  # fmt: skip
     return 1 if missed or "FAILS" in verdicts else 0
 

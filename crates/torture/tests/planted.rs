@@ -14,6 +14,7 @@ struct Fault {
     name: String,
     what: String,
     harmless: Option<String>,
+    test: Option<String>,
     edit: Vec<Edit>,
 }
 
@@ -31,9 +32,11 @@ fn each_fault_fits_the_code_that_it_changes() {
     let List { fault: faults } = toml::from_str(&text).expect("TOML");
     assert!(faults.len() > 30);
     let mut names = BTreeMap::new();
-    for Fault { name, what, harmless, edit } in faults {
+    for Fault { name, what, harmless, test, edit } in faults {
         assert!(what.ends_with('.') && harmless.is_none_or(|why| why.ends_with('.')), "{name}");
         assert!(!edit.is_empty());
+        let file = |test| root.join(format!("crates/served/tests/{test}.rs"));
+        assert!(test.is_none_or(|test: String| file(test).is_file()), "{name}: its test");
         for Edit { file, old, new } in edit {
             let code = std::fs::read_to_string(root.join(&file)).expect("a file of the tree");
             assert_eq!(code.matches(&old).count(), 1, "{name}: what it replaces in {file}:\n{old}");
