@@ -22,6 +22,8 @@ const MOST_AGAIN: u64 = 32;
 const RING_BLOCKS: u64 = 64;
 const MANY: u64 = 20;
 
+const SECTOR: u64 = 512;
+
 const FLUSH: Request = Request { kind: Kind::Flush, offset: 0, bytes: 0, fua: false };
 
 impl Run {
@@ -120,6 +122,7 @@ impl Run {
             .or_else(|| self.read_what_is_missing())
             .or_else(|| self.read_what_is_stuck())
             .or_else(|| self.ask_what_is_new())
+            .or_else(|| self.write_over_what_is_completed())
             .or_else(|| self.write_all_but_a_page())
     }
 
@@ -224,6 +227,22 @@ impl Run {
         let first = geometry.page_at(DiskPage { disk: failed, page: page - before })?.0;
         let bytes = (1 + before) * PAGE_BYTES;
         Some(Request { kind: Kind::Read, offset: first * PAGE_BYTES, bytes, fua: false })
+    }
+
+    /// Sometimes, while a page is read since a part of a sector of it was written, the host writes
+    /// that sector and then another one of it.
+    fn write_over_what_is_completed(&mut self) -> Option<Request> {
+        let cut = |request: &Request| request.kind == Kind::Write && request.offset % SECTOR > 0;
+        let request = self.pending.values().map(|pending| pending.request).find(cut)?;
+        if self.draws.latent.below(2) > 0 {
+            return None;
+        }
+        let page = request.offset / PAGE_BYTES * PAGE_BYTES;
+        let sector = |n: u64| Request::write(page + n % (PAGE_BYTES / SECTOR) * SECTOR, SECTOR);
+        let first = request.offset % PAGE_BYTES / SECTOR;
+        let second = first + 1 + self.draws.latent.below(PAGE_BYTES / SECTOR - 1);
+        self.writes_again.push_back(sector(second));
+        Some(sector(first))
     }
 
     /// Sometimes the host writes a group but for one page: of one row a page is clean, all others
