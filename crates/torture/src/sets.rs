@@ -26,6 +26,8 @@ impl Run {
         let restored = self.mishaps.any();
         let rotten: Vec<Device> = self.mishaps.rotten.iter().map(|(device, ..)| *device).collect();
         let whole = !self.marks_cut && !restored;
+        // Old disks may be back in the places of those that replaced them.
+        let older = restored || !self.retired.is_empty();
         for _ in 0..SETS[usize::from(self.cut_change.is_some())] {
             let degraded = !whole || self.draws.sets.below(2) == 0;
             let allow = Allow { degraded, ..Allow::default() };
@@ -39,7 +41,7 @@ impl Run {
                 world.device(*device).gone = false;
                 match assembled(&mut world, &allow).err() {
                     _ if served_without(&mut world, *device, &smaller) => {}
-                    _ if restored && is_newer(&mut world, *device, &smaller) => {}
+                    _ if older && is_newer(&mut world, *device, &smaller) => {}
                     None
                     | Some(
                         AssembleError::NvsMissing(..)
@@ -62,7 +64,7 @@ impl Run {
 }
 
 /// Whether this device names a base that is newer than all that the others know: they have been
-/// restored from older copies.
+/// restored from older copies, or are disks that were replaced.
 fn is_newer(world: &mut World, device: Device, others: &Assembly) -> bool {
     let own = destage_served::read_superblock(world, device);
     own.is_ok_and(|own| own.superblock.base > others.built_on())
