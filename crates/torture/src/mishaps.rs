@@ -110,7 +110,11 @@ impl Run {
         }
         let undo = core::mem::take(&mut self.mishaps.undo);
         let mut undone = !undo.is_empty();
-        for (device, disk) in undo.into_iter().rev() {
+        for (device, mut disk) in undo.into_iter().rev() {
+            if matches!(device, Device::Member(_)) && !self.bad_media {
+                // It can read since what it could not when the copy was made.
+                disk.heal();
+            }
             *self.world.device(device) = disk;
         }
         // Bits that rotted before that are rotten in the copies, too.
