@@ -387,29 +387,32 @@ mod tests {
     }
 
     /// Of level 6 two pages of a row may be unreadable. One of them could be read before the row
-    /// was locked; since then it was written.
+    /// was locked, as the first of two or the second; since then it was written.
     #[test]
     fn what_was_read_before_the_lock_is_not_written_again() {
         let geometry = Geometry {
             level: Level::Raid6,
             disks: 4,
-            strip_pages: 1,
+            strip_pages: 2,
             group_stripes: 1,
             disk_pages: 4,
         };
         let row = StripeId(0);
         let (a, b) = (geometry.data_disk(row, 0), geometry.data_disk(row, 1));
         let (p, q) = parities(&[&[2; PAGE], &[3; PAGE]], true);
-        let mut pieces = Pieces::default();
-        pieces.add(a, 0, OpId(5), Buffer::copy_of(&[8; PAGE]));
-        pieces.rows_hold(0, 1, OpId(9));
-        pieces.add(geometry.parity_disk(row), 0, OpId(10), Buffer::copy_of(&p));
-        assert_eq!(pieces.page(&geometry, a, 0), None, "too little is left");
-        let volume_page = geometry.page_at(DiskPage { disk: a, page: 0 }).expect("a page");
-        assert_eq!(pieces.of_volume(&geometry, volume_page), Some(vec![8; PAGE]));
-        pieces.add(geometry.q_disk(row), 0, OpId(11), Buffer::copy_of(&q.expect("level 6")));
-        assert_eq!(pieces.page(&geometry, a, 0), Some(vec![2; PAGE]));
-        assert_eq!(pieces.page(&geometry, b, 0), Some(vec![3; PAGE]));
+        for page in [0, 1] {
+            let mut pieces = Pieces::default();
+            pieces.add(a, page, OpId(5), Buffer::copy_of(&[8; PAGE]));
+            pieces.rows_hold(0, 2, OpId(9));
+            pieces.add(geometry.parity_disk(row), page, OpId(10), Buffer::copy_of(&p));
+            assert_eq!(pieces.page(&geometry, a, page), None, "too little is left");
+            let volume_page = geometry.page_at(DiskPage { disk: a, page }).expect("a page");
+            assert_eq!(pieces.of_volume(&geometry, volume_page), Some(vec![8; PAGE]));
+            let q = q.as_ref().expect("level 6");
+            pieces.add(geometry.q_disk(row), page, OpId(11), Buffer::copy_of(q));
+            assert_eq!(pieces.page(&geometry, a, page), Some(vec![2; PAGE]));
+            assert_eq!(pieces.page(&geometry, b, page), Some(vec![3; PAGE]));
+        }
     }
 
     #[test]
