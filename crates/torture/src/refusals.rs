@@ -119,8 +119,10 @@ impl Run {
             let page = self.case.geometry.page_at(DiskPage { disk: DiskId(member), page: row });
             page.is_none_or(|page| !volume.dirty_in(page.0, page.0 + 1).is_empty())
         };
+        // One that was repaired since may be lost again while its row gives it.
         let again = |(member, row): &&(u16, u64)| {
-            !before.contains(&(*member, *row)) && !held(*member, *row)
+            let known = before.contains(&(*member, *row)) || held(*member, *row);
+            !known && self.is_row_lost(*member, *row)
         };
         match self.lost_at_start.iter().find(again) {
             Some((member, row)) => {
