@@ -288,8 +288,9 @@ fn came_alone(said: &Chosen) -> bool {
 
 /// The superblock that counts: the newest, unless it is a try on which nothing was built, and
 /// something was built on another one since the try began. Of the same generation one counts on
-/// which something was built, then that of the newest base, then an NVS device's, then that of a
-/// member that does not itself say that it has failed. `apart`: also one that has only the number
+/// which something was built, then one of which the base was not passed over by another, then that
+/// of the newest base, then an NVS device's, then that of a member that does not itself say that it
+/// has failed. `apart`: also one that has only the number
 /// of what the newest was made on.
 fn newest(found: &[Found], apart: bool) -> Option<Superblock> {
     let weight = |s: &Superblock| match s.role {
@@ -301,7 +302,13 @@ fn newest(found: &[Found], apart: bool) -> Option<Superblock> {
         let said = found.iter().filter_map(|(_, s)| s.ok().map(|s| s.superblock));
         said.filter(|s| s.role != Role::Spare)
     };
-    let key = |s: &Superblock| (s.generation, is_built_on(found, s), s.base, weight(s));
+    let keeps_its_base = |s: &Superblock| {
+        let base = said().find(|base| base.generation == s.base && s.is_made_on(base));
+        base.is_none_or(|base| is_built_on(found, &base))
+    };
+    let key = |s: &Superblock| {
+        (s.generation, is_built_on(found, s), keeps_its_base(s), s.base, weight(s))
+    };
     let newest = said().max_by_key(key)?;
     if is_built_on(found, &newest) {
         return Some(newest);

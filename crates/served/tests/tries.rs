@@ -203,3 +203,41 @@ fn a_stale_device_with_a_try_that_was_to_use_it_is_stale() {
         assert_eq!(array.assembled(&Allow::default()).err(), refused, "{second:?}");
     }
 }
+
+/// The NVS was lost, member 3 failed as it got the second copy of that, and the change that leaves
+/// it out is on member 0 alone. While that was away a start found the NVS again, continued from
+/// before, and was cut short. The two tries have one number, and the one on the newer base is of
+/// less.
+#[test]
+fn a_try_on_a_base_that_another_try_has_passed_over_does_not_count() {
+    let before = superblock(M[0]);
+    let lost = |said: &mut Superblock| {
+        (said.base_identity, said.base, said.generation) = (before.identity(), 9, 10);
+        said.nvs = [None; 2];
+    };
+    let without_nvs = |device| {
+        let mut said = superblock(device);
+        lost(&mut said);
+        said
+    };
+    let all = [M[0], M[1], M[2], M[3]];
+    let mut array = Array::current().with(&all, true, lost).with(&[M[3]], false, |_| {});
+    array.said(M[3]).older = Some(superblock(M[3]));
+    let on_it = |said: &mut Superblock| {
+        (said.base_identity, said.base, said.generation) = (said.identity(), 10, 11);
+        said.mark(3, true);
+    };
+    array = array.with(&[M[0]], false, on_it);
+    array.said(M[0]).older = Some(without_nvs(M[0]));
+    let passed_over = |said: &mut Superblock| {
+        (said.base_identity, said.base, said.generation) = (before.identity(), 9, 11);
+        said.nvs = before.nvs;
+        said.mark(0, true);
+    };
+    array = array.with(&[M[1], N[0], N[1]], false, passed_over);
+    array.said(M[1]).older = Some(without_nvs(M[1]));
+    N.iter().for_each(|device| array.said(*device).older = Some(superblock(*device)));
+    assert_eq!(used(&array.assembled(&degraded())), Some((vec![0], vec![0, 1])));
+    let without = array.without(M[0]).assembled(&degraded());
+    assert_eq!(used(&without), Some((vec![0], vec![0, 1])), "as it was decided then");
+}

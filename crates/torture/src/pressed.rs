@@ -232,7 +232,9 @@ impl Run {
     /// Sometimes, while a page is read since a part of a sector of it was written, the host writes
     /// that sector and then another one of it.
     fn write_over_what_is_completed(&mut self) -> Option<Request> {
-        let cut = |request: &Request| request.kind == Kind::Write && request.offset % SECTOR > 0;
+        let cut = |request: &Request| {
+            request.kind == Kind::Write && !request.offset.is_multiple_of(SECTOR)
+        };
         let request = self.pending.values().map(|pending| pending.request).find(cut)?;
         if self.draws.latent.below(2) > 0 {
             return None;
