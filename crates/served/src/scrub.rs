@@ -458,7 +458,7 @@ mod tests {
     use super::*;
     use destage_engine::array::geometry::Level;
     use destage_engine::event::Owner;
-    use destage_engine::units::GroupId;
+    use destage_engine::units::{GroupId, StripeId};
 
     #[test]
     fn a_wrong_copy_is_repaired_only_on_request() {
@@ -530,6 +530,30 @@ mod tests {
 
     fn places(runs: &[DiskRun]) -> Vec<(u16, u64, u32)> {
         runs.iter().map(|run| (run.disk.0, run.first, run.pages)).collect()
+    }
+
+    /// Of level 6 a strip cannot be read, and the rest of its row does not fit: what it had is
+    /// reconstructed from that only on request.
+    #[test]
+    fn an_unreadable_page_of_a_row_that_does_not_fit_is_written_only_on_request() {
+        let (level, strip_pages, group_stripes) = (Level::Raid6, 1, 1);
+        let geometry = Geometry { level, disks: 4, strip_pages, group_stripes, disk_pages: 1 };
+        let row = StripeId(0);
+        let read = [(geometry.data_disk(row, 1), 2), (geometry.parity_disk(row), 3)];
+        for repair in [false, true] {
+            let mut scrub = Scrub::default();
+            scrub.start(1, repair, Instant::ZERO);
+            for (disk, fill) in read.into_iter().chain([(geometry.q_disk(row), 99)]) {
+                let owner = Owner::Scrub(0);
+                let command = DiskCommand { disk, first: 0, pages: 1, write: false, owner };
+                scrub.add_bytes(0, &command, OpId(0), Buffer::copy_of(&[fill; PAGE]));
+            }
+            let (group, disk) = (GroupId(0), DiskId(0));
+            let rows = ScrubChunk { group, disk, disks: 4, first: 0, pages: 1 };
+            let repairs = scrub.compare(0, rows, &geometry, true);
+            assert_eq!(repairs.runs.len(), if repair { 2 } else { 0 });
+            assert_eq!(scrub.status().expect("a scrub").inconsistent_rows, 1);
+        }
     }
 
     /// A chunk of a pair: a row that fits, one whose copies differ, two that one of the disks
