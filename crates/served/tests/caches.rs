@@ -8,7 +8,7 @@ use destage_engine::array::geometry::{Geometry, Level};
 use destage_engine::flushes::Durability;
 use destage_nvslog::sizes::Sizes;
 use destage_nvslog::superblock::DATA_START;
-use destage_served::{Allow, Device, IoError, Media, Settings};
+use destage_served::{Allow, Command, Device, IoError, Media, Op, OpKind, Settings};
 
 const N: Device = Device::Nvs(0);
 /// First bytes of the two copies of a superblock, and of the anchors.
@@ -164,6 +164,29 @@ fn a_destage_waits_for_a_flush_where_the_driver_says_so() {
         served.run_until(now.0 + 1_000_000_000, |_| false);
         assert_eq!(served.volume.drained(), drained, "{how:?}");
     }
+}
+
+/// Others may join a flush for as long as the last one took. The array says when that is over: it
+/// may have nothing else to do.
+#[test]
+fn a_delayed_flush_comes_though_nothing_else_does() {
+    let mut served = Served::open(array());
+    (0..3).for_each(|member| served.volume.set_durability(member, Durability::Epochs));
+    let flush = |op: &Op| matches!((op.device, &op.kind), (Device::Member(_), OpKind::Flush));
+    let flush_cache = |served: &mut Served| {
+        let now = served.now();
+        served.volume.flush_cache(now);
+    };
+    (0..4).for_each(|stripe| served.write(32 * stripe, 32, 5));
+    flush_cache(&mut served);
+    assert!(served.steps_until(flush));
+    served.clock += 140_000_000;
+    served.steps(3);
+    let (now, write) = (served.now(), Command::Write { offset: 0, fua: false });
+    served.volume.submit(now, 1, write, &[6; 32 * SECTOR]);
+    flush_cache(&mut served);
+    served.run();
+    assert!(served.volume.drained());
 }
 
 /// The settings are those of the devices in use. What takes the place of a member that is away may

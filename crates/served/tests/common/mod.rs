@@ -171,7 +171,8 @@ impl Media for Devices {
 pub struct Served {
     pub devices: Devices,
     pub volume: Volume,
-    clock: u64,
+    /// The time of the last call, in nanoseconds.
+    pub clock: u64,
     /// Operations that are still carried out.
     pub left: u64,
     done: u64,
