@@ -589,3 +589,24 @@ fn a_start_without_a_device_is_made_on_what_all_devices_had() {
     let after = said(&mut served.devices);
     assert_eq!((after.base, after.base_identity), (before.generation, before.identity()));
 }
+
+/// An interrupted start may have given one more number in each copy that is damaged now: none of
+/// them is given again.
+#[test]
+fn a_start_leaves_out_the_numbers_that_damaged_superblocks_may_have() {
+    let text = include_str!("golden/version-4-blocks-512-nvs-2-stop.txt");
+    let before = Served::open(Devices::from_text(text)).devices;
+    let number = |devices: &Devices| {
+        let said = destage_served::read_superblock(&mut devices.clone(), Device::Nvs(0));
+        said.expect("a superblock").superblock.generation
+    };
+    let after = |damaged: &[Device]| {
+        let mut devices = before.clone();
+        for device in damaged {
+            devices.write(*device, 0, &[7; SECTOR]).expect("there");
+        }
+        number(&Served::open(devices).devices) - number(&before)
+    };
+    let members = [Device::Member(0), Device::Member(1)];
+    assert_eq!([0, 1, 2].map(|count| after(&members[..count])), [1, 2, 3]);
+}
