@@ -74,8 +74,8 @@ fn is_newer(world: &mut World, device: Device, others: &Assembly) -> bool {
 fn served_without(world: &mut World, device: Device, others: &Assembly) -> bool {
     let Ok(own) = destage_served::read_superblock(world, device) else { return false };
     // A try in its first copy alone says nothing, unless the others lack what it was made on.
-    let tells = own.confirmed || own.superblock.base > others.built_on();
-    let said = [tells.then_some(own.superblock), own.older];
+    let counts = own.confirmed || own.superblock.base > others.built_on();
+    let said = [counts.then_some(own.superblock), own.older];
     said.into_iter().flatten().any(|said| {
         let mut members = 0..said.geometry.disks;
         let member = members.any(|at| said.has_failed(at) && !others.failed.contains(&at));
