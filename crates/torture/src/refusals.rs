@@ -7,7 +7,6 @@ use destage_engine::array::geometry::Redundancy;
 use destage_engine::array::layout::DiskPage;
 use destage_engine::units::{DiskId, PAGE_BYTES, Page};
 use destage_nvslog::superblock::DATA_START;
-use destage_served::Volume;
 
 /// Sectors of a page.
 const SECTORS: u64 = PAGE_BYTES / 512;
@@ -101,33 +100,6 @@ impl Run {
         let mut pages = ranges.iter().flat_map(|(first, pages)| *first..first + pages);
         match pages.find(|page| !self.may_have_lost(*page)) {
             Some(page) => Err(format!("page {page} is said to be lost, and is not: {ranges:?}")),
-            None => Ok(()),
-        }
-    }
-
-    /// What a start takes for lost was lost when the last life ended, or the NVS has it.
-    ///
-    /// # Errors
-    /// A page is lost that was not.
-    pub(super) fn check_lost_again(&mut self, volume: &Volume) -> Result<(), String> {
-        let Some(before) = self.lost_at_end.take() else { return Ok(()) };
-        if self.mishaps.any() || self.accepting || self.nvs_lost() || self.change_cut {
-            // A change that was cut short may have left out a member with a record.
-            return Ok(());
-        }
-        let held = |member: u16, row: u64| {
-            let page = self.case.geometry.page_at(DiskPage { disk: DiskId(member), page: row });
-            page.is_none_or(|page| !volume.dirty_in(page.0, page.0 + 1).is_empty())
-        };
-        // One that was repaired since may be lost again while its row gives it.
-        let again = |(member, row): &&(u16, u64)| {
-            let known = before.contains(&(*member, *row)) || held(*member, *row);
-            !known && self.is_row_lost(*member, *row)
-        };
-        match self.lost_at_start.iter().find(again) {
-            Some((member, row)) => {
-                Err(format!("page {row} of member {member} was not lost, and is after a start"))
-            }
             None => Ok(()),
         }
     }

@@ -81,8 +81,6 @@ pub struct Run {
     pub reported_lost: Vec<(u64, u64)>,
     /// Pages of members that were lost when this life began.
     pub(super) lost_at_start: Vec<(u16, u64)>,
-    /// The same when the last life ended, if no other start has followed.
-    pub(super) lost_at_end: Option<Vec<(u16, u64)>>,
     /// Pages that were written in this life, and not lost or trimmed since; and when they were.
     pub(super) rewritten: BTreeMap<u64, u64>,
     /// Pages that were trimmed in this life, and when they last were: what was lost is lost again.
@@ -215,7 +213,6 @@ impl Run {
             with_records: Vec::new(),
             reported_lost: Vec::new(),
             lost_at_start: Vec::new(),
-            lost_at_end: None,
             rewritten: BTreeMap::new(),
             trimmed: BTreeMap::new(),
             rows_lost: false,
@@ -593,7 +590,6 @@ impl Run {
             self.left_whole = self.is_whole();
         }
         if let Some(volume) = self.volume.take() {
-            self.lost_at_end = Some(volume.lost_pages());
             let lost = volume.lost_pages().into_iter().map(|lost| lost.0);
             let rebuilds = volume.rebuild_status().into_iter();
             let rebuilt = rebuilds.filter(|rebuild| rebuild.checkpoint > 0).map(|r| r.member);

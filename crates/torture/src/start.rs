@@ -325,7 +325,6 @@ impl Run {
         let dirty = |page| !volume.dirty_in(page, page + 1).is_empty();
         self.right_strips.retain(|strip| !dirty(strip.page));
         self.lost_at_start = volume.lost_pages();
-        self.check_lost_again(&volume)?;
         self.volume = Some(volume);
         self.mishaps.accepted();
         self.nvs_lost = assembly.copies.is_empty();
