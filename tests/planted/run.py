@@ -86,8 +86,9 @@ def planted(fault: dict) -> dict[str, str]:
 def build(cargo: str, name: str, what: list[str]) -> None:
     """Builds this of the copy as it is now."""
     built = subprocess.run(
-        [cargo, *what, "--locked", "-q", *CONFIG], cwd=COPY, capture_output=True, text=True, check=False
-    )
+        [cargo, *what, "--locked", "-q", *CONFIG],
+        cwd=COPY, capture_output=True, text=True, check=False,
+    )  # fmt: skip
     if built.returncode:
         refuse(f"{name} does not build:\n{built.stderr}")
 

@@ -4,7 +4,7 @@
 use super::device::Survivors;
 use super::load::{Kind, Request};
 use super::run::Run;
-use super::starve::{ANCHORS, Kind as Slow, SUPERBLOCKS, Starved};
+use super::starve::{ANCHORS, Kind as Slow, RING_BLOCKS, SUPERBLOCKS, Starved};
 use destage_engine::array::layout::DiskPage;
 use destage_engine::units::{DiskId, PAGE_BYTES, Page};
 use destage_nvslog::commit::Claim;
@@ -18,8 +18,7 @@ const LATELY: usize = 12;
 const FEW: usize = 3;
 const MOST_AGAIN: u64 = 32;
 
-/// Blocks of a ring, and pages of which the records need more than one block of 512 bytes.
-const RING_BLOCKS: u64 = 64;
+/// Pages of which the records need more than one block of 512 bytes.
 const MANY: u64 = 20;
 
 const SECTOR: u64 = 512;

@@ -10,6 +10,9 @@ const TURNS: u32 = 30;
 /// The same where it is to take as long as many others.
 const TURNS_HELD: u32 = 300;
 
+/// Blocks of a ring.
+pub(super) const RING_BLOCKS: u64 = 64;
+
 /// First bytes of the two copies of a superblock.
 pub(super) const SUPERBLOCKS: [u64; 2] = [0, 12_288];
 

@@ -6,7 +6,7 @@ use super::deceits::last_confirmed;
 use super::device::{Device as Disk, SECTOR};
 use super::mishaps::ANCHORS;
 use super::run::{End, Run};
-use super::starve::{ANCHOR_BYTES, Kind as Slow, SUPERBLOCKS, Starved};
+use super::starve::{ANCHOR_BYTES, Kind as Slow, RING_BLOCKS, SUPERBLOCKS, Starved};
 use crate::Survivors;
 use destage_engine::array::disks::DiskSet;
 use destage_engine::units::DiskId;
@@ -23,9 +23,6 @@ const FAILURES_OF_MARKS: u64 = 4;
 
 /// Starts that the power ends as they write their opening commits, at most.
 const TORN_OPENINGS: u64 = 3;
-
-/// Blocks of a ring.
-const RING_BLOCKS: u64 = 64;
 
 /// Sectors that an NVS device cannot read.
 const UNREADABLE: u64 = 8;
